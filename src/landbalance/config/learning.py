@@ -1,0 +1,131 @@
+"""Settings of learning and of what comes out: models, training, experiments, outputs."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from landbalance.config.base import Name, Positive, Settings, Text
+
+Arm = Literal["equal", "unweighted", "balanced"]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class Model(Settings):
+    """A network; its input bands and output classes come from the dataset."""
+
+    architecture: Text = Field(
+        description="`unet` for segmentation, or the name of a torchvision classification model, e.g. resnet18."
+    )
+    encoder: Text = Field("resnet18", description="Encoder of the U-Net: a name known to segmentation-models-pytorch.")
+    depth: Annotated[int, Field(ge=3, le=5)] = Field(4, description="Levels of the U-Net's encoder.")
+    width: Positive = Field(32, description="Channels of the U-Net's last decoder level but one.")
+    norm: Literal["batch", "group"] = Field(
+        "batch",
+        description="`batch`: batch norm over the global batch, whatever the split. `group`: group norm, which "
+        "needs no communication.",
+    )
+    precision: Literal["float32", "bfloat16", "float64"] = Field(
+        "float32",
+        description="`bfloat16`: forward and backward in bfloat16 where safe (autocast); weights, gradients and "
+        "their reduction stay float32. `float64`: everything in float64, to see how little the split matters.",
+    )
+
+
+class Optimiser(Settings):
+    """How weights follow gradients."""
+
+    name: Literal["sgd", "adamw"] = Field("adamw", description="The optimiser.")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(1e-3, description="Highest learning rate.")
+    momentum: NonNegative = Field(0.9, description="Momentum of sgd.")
+    weight_decay: NonNegative = Field(1e-4, description="Weight decay.")
+
+
+class Training(Settings):
+    """How a model is trained; none of it depends on the machines."""
+
+    epochs: Positive = Field(description="How often each sample is seen.")
+    batch_size: Positive = Field(description="Samples of the global batch, over all workers.")
+    optimiser: Optimiser = Field(default_factory=Optimiser, description="The optimiser.")
+    schedule: Literal["constant", "cosine"] = Field(
+        "cosine", description="How the learning rate falls from its highest value: not at all, or to 0 as a cosine."
+    )
+    warmup_epochs: NonNegative = Field(0.0, description="Epochs in which the learning rate rises from 0.")
+    augmentation: Literal["none", "dihedral"] = Field(
+        "dihedral", description="`dihedral`: each sample flipped and turned by right angles at random."
+    )
+    class_weights: Literal["none", "balanced"] = Field(
+        "none", description="`balanced`: weigh classes by the inverse of their frequency in the train split."
+    )
+    clip_norm: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Largest norm of the global gradient; no clipping when not given."
+    )
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="Decay of an exponential moving average of the weights, which is then validated and saved.",
+    )
+    seed: int = Field(0, description="Seed of the initial weights, the permutations and the augmentation.")
+    checkpoint_seconds: NonNegative = Field(
+        60.0, description="Seconds between checkpoints; one is also written at the end of each epoch."
+    )
+    timeout_seconds: Annotated[float, Field(ge=1)] = Field(
+        300.0, description="Seconds after which a worker that does not answer ends the job."
+    )
+
+
+class Experiment(Settings):
+    """A dataset, a model, a way to train, and an arm."""
+
+    dataset: Name = Field(description="A name under `datasets`.")
+    model: Name = Field(description="A name under `models`.")
+    training: Name = Field(description="A name under `training`.")
+    arm: Arm = Field(
+        "balanced",
+        description="`equal`: equal shares, plain mean. `unweighted`: shares by speed, plain mean (biased). "
+        "`balanced`: shares by speed, exact weighting.",
+    )
+
+
+class Profile(Settings):
+    """How worker speed is measured."""
+
+    batch_sizes: list[Positive] = Field(
+        default_factory=list,
+        description="Batch sizes to measure; powers of two up to the largest global batch when empty.",
+    )
+    repeats: Annotated[int, Field(ge=3)] = Field(7, description="Timed steps per batch size.")
+    warmup: Annotated[int, Field(ge=1)] = Field(2, description="Steps before the clock starts.")
+    seconds: Annotated[float, Field(gt=0)] = Field(
+        60.0, description="Time for one node; larger batch sizes are left out when it is used up."
+    )
+
+
+class Evaluate(Settings):
+    """How the test split is judged."""
+
+    baseline: bool = Field(True, description="Also fit a random forest on the same split's pixels.")
+    baseline_pixels: Positive = Field(
+        50_000, description="Train pixels, drawn at random, that the forest sees at most."
+    )
+
+
+class Map(Settings):
+    """How a scene becomes a map."""
+
+    window: Positive = Field(256, description="Width and height of a predicted window in pixels.")
+    overlap: Annotated[int, Field(ge=0)] = Field(
+        32, description="Pixels at each edge of a window that are predicted but not used, where it has a neighbour."
+    )
+    nodata: Annotated[int, Field(ge=0, le=255)] = Field(255, description="Code of pixels without data.")
+
+    @model_validator(mode="after")
+    def _room(self) -> Self:
+        if self.window <= 2 * self.overlap:
+            raise ValueError(f"window ({self.window}) must be above twice the overlap ({self.overlap})")
+        return self
+
+
+class Report(Settings):
+    """What the report shows."""
+
+    title: Text = Field("Land cover", description="Headline of the reports.")
+    picture_pixels: Positive = Field(1600, description="Longest side, in pixels, of the scene and the map shown.")

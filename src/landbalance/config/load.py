@@ -1,0 +1,150 @@
+"""Reading a configuration file and saying what is wrong with it."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from landbalance.config.base import Name, Settings
+from landbalance.config.data import Dataset
+from landbalance.config.learning import Evaluate, Experiment, Map, Model, Profile, Report, Training
+from landbalance.errors import UserError
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+class Config(Settings):
+    """Everything that decides what is computed."""
+
+    datasets: dict[Name, Dataset] = Field(min_length=1, description="Datasets by name.")
+    models: dict[Name, Model] = Field(min_length=1, description="Models by name.")
+    training: dict[Name, Training] = Field(min_length=1, description="Ways to train, by name.")
+    experiments: dict[Name, Experiment] = Field(min_length=1, description="Experiments by name; all are run.")
+    profile: Profile = Field(default_factory=Profile, description="Measuring workers.")
+    evaluate: Evaluate = Field(default_factory=Evaluate, description="Judging models.")
+    map: Map = Field(default_factory=Map, description="Mapping scenes.")
+    report: Report = Field(default_factory=Report, description="Reporting.")
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        for name, experiment in self.experiments.items():
+            for key, section in (("dataset", self.datasets), ("model", self.models), ("training", self.training)):
+                value = getattr(experiment, key)
+                if value not in section:
+                    raise ValueError(
+                        f"experiments.{name}.{key}: no {key} is called {value}"
+                        f"{_suggestion(value, section)}; allowed: {', '.join(section)}"
+                    )
+            task = self.datasets[experiment.dataset].task
+            architecture = self.models[experiment.model].architecture
+            if (architecture == "unet") != (task == "segmentation"):
+                raise ValueError(
+                    f"experiments.{name}.model: {architecture} does not fit the task {task} of {experiment.dataset}; "
+                    "take unet for segmentation and a torchvision model for classification"
+                )
+        return self
+
+
+def load_config(path: Path) -> Config:
+    """Return the checked configuration in the YAML file `path`.
+
+    Raises
+    ------
+    UserError
+        When the file is missing, is no YAML, or says something that is not allowed; the message
+        names every wrong key, what was found and what is allowed.
+    """
+    return parse_config(read_yaml(path), str(path))
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the value in a YAML file; a missing or malformed file is a `UserError`."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: not found. Run from the project's folder or name another file.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def parse_config(raw: Any, origin: str = "config.yaml") -> Config:
+    """Return the checked configuration from plain values; `origin` names them in messages."""
+    return checked(Config, raw, origin)
+
+
+def checked(kind: type[SettingsT], raw: Any, origin: str) -> SettingsT:
+    """Return `raw` as settings of `kind`, or raise a `UserError` that lists every mistake."""
+    if not isinstance(raw, Mapping):
+        raise UserError(f"{origin}: a mapping of keys to values is wanted, found {_shown(raw)}.")
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        mistakes = [_mistake(kind, item) for item in error.errors()]
+        raise UserError("\n".join(f"{origin}: {mistake}" for mistake in mistakes)) from None
+
+
+def _mistake(kind: type[Settings], error: ErrorDetails) -> str:
+    place = [part for part in error["loc"] if part not in ("block", "sample", "[key]")]
+    where = ".".join(str(part) for part in place)
+    if error["type"] == "extra_forbidden":
+        allowed = _fields_at(kind, error["loc"][:-1])
+        return (
+            f"{where}: no such setting{_suggestion(str(error['loc'][-1]), allowed)}; "
+            f"allowed here: {', '.join(allowed)}."
+        )
+    if error["type"] == "missing":
+        return f"{where}: this setting is needed and missing."
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if error["type"] == "value_error":
+        return f"{where}: {message}." if where else f"{message}."
+    return f"{where}: found {_shown(error['input'])}; {message}."
+
+
+def _fields_at(kind: type[Settings], place: Iterable[int | str]) -> list[str]:
+    """Return the keys allowed at a place of the tree, by walking the JSON schema."""
+    schema = kind.model_json_schema()
+    node: dict[str, Any] = schema
+    for part in place:
+        node = _resolved(schema, node)
+        options = [_resolved(schema, option) for option in node.get("anyOf", node.get("oneOf", []))] or [node]
+        for option in options:
+            properties = option.get("properties", {})
+            if part in properties:
+                node = properties[part]
+            elif isinstance(part, int) and "items" in option:
+                node = option["items"]
+            elif properties.get("by", {}).get("const") == part:
+                node = option
+            elif isinstance(option.get("additionalProperties"), dict):
+                node = option["additionalProperties"]
+            elif isinstance(option.get("patternProperties"), dict):
+                node = next(iter(option["patternProperties"].values()))
+            else:
+                continue
+            break
+    node = _resolved(schema, node)
+    options = [_resolved(schema, option) for option in node.get("anyOf", node.get("oneOf", []))] or [node]
+    return sorted({key for option in options for key in option.get("properties", {})})
+
+
+def _resolved(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in node:
+        node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+    return node
+
+
+def _suggestion(value: str, allowed: Iterable[str]) -> str:
+    close = difflib.get_close_matches(value, list(allowed), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "…"

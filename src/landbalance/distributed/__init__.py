@@ -1,0 +1,1 @@
+"""What any stage needs that computes on several workers: starting them, joining them, timing them."""

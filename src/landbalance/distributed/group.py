@@ -1,0 +1,80 @@
+"""Joining the group of workers, and collectives that are timed."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+
+from landbalance.distributed.clock import Clock
+from landbalance.distributed.place import LISTENER, Place
+from landbalance.errors import UserError
+
+
+@contextmanager
+def joined(place: Place, timeout_seconds: float) -> Iterator[None]:
+    """Be a member of the default process group (gloo) inside the block.
+
+    Raises
+    ------
+    UserError
+        When the others are not reached in time.
+    """
+    timeout = timedelta(seconds=timeout_seconds)
+    listener = os.environ.get(LISTENER)
+    try:
+        store = TCPStore(
+            os.environ.get("MASTER_ADDR", "127.0.0.1"),
+            int(os.environ.get("MASTER_PORT", "29500")),
+            place.world_size,
+            is_master=place.rank == 0,
+            timeout=timeout,
+            master_listen_fd=int(listener) if listener and place.rank == 0 else None,
+        )
+        dist.init_process_group("gloo", store=store, rank=place.rank, world_size=place.world_size, timeout=timeout)
+    except (dist.DistError, RuntimeError) as error:
+        raise UserError(
+            f"worker {place.rank} on {socket.gethostname()}: the {place.world_size} workers did not find each "
+            f"other within {timeout_seconds:g} s ({str(error).splitlines()[0]}). Look for a worker that did not start."
+        ) from error
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """Sums and gathers small tensors over all workers, counting the time as waiting.
+
+    `group` is None for a lone process: then nothing is sent, and the same code computes locally.
+    """
+
+    clock: Clock
+    group: dist.ProcessGroup | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Return the number of workers."""
+        return 1 if self.group is None else self.group.size()
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Replace `tensor` by its sum over all workers; return it."""
+        if self.world_size > 1:
+            with self.clock.waiting():
+                dist.all_reduce(tensor, group=self.group)
+        return tensor
+
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the workers' tensors stacked by rank; shape (world size, *tensor.shape)."""
+        if self.world_size == 1:
+            return tensor.unsqueeze(0)
+        with self.clock.waiting():
+            parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
+            dist.all_gather(parts, tensor, group=self.group)
+        return torch.stack(parts)

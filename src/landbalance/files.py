@@ -1,0 +1,102 @@
+"""Files that appear whole or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from landbalance.errors import UserError
+
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def placed(target: Path) -> Iterator[Path]:
+    """Give a path beside `target` to write to, and rename it to `target` when all went well.
+
+    Works for a file and for a folder (create it with ``mkdir``). After an error nothing stands at
+    the temporary path, and an older `target` is untouched.
+
+    Raises
+    ------
+    UserError
+        When the disk is full or the folder cannot be written.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _synchronise(temporary)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise write_error(target, error) from error
+    finally:
+        remove(temporary)
+
+
+def write_error(target: Path, error: OSError) -> UserError:
+    """Return the message for a failed write: the file, the reason and the room that is left."""
+    folder = next(parent for parent in target.absolute().parents if parent.exists())
+    free = shutil.disk_usage(folder).free / 2**20
+    return UserError(
+        f"{error.filename or target}: cannot be written: {error.strerror or error} "
+        f"({free:,.0f} MiB free in {folder}). Make room or choose another folder, then run again."
+    )
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write `text` as UTF-8 to `target`, whole or not at all."""
+    with placed(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as indented JSON to `target`, whole or not at all; NaN is refused."""
+    write_text(target, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON value in `path`.
+
+    Raises
+    ------
+    UserError
+        When the file is missing or is no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{path}: not found. Run the stage that writes it first (results/<stage>/…, see `landbalance --help`)."
+        ) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid JSON ({error}). Delete it and run its stage again.") from error
+
+
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the hexadecimal digest of the file at `path`."""
+    value = hashlib.new(algorithm)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            value.update(block)
+    return value.hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Delete the file, link or folder at `path`, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _synchronise(path: Path) -> None:
+    if path.is_file():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())

@@ -1,0 +1,43 @@
+"""Where each stage writes its files, below one results folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths of all results; `root` is ``results`` unless the user chose another folder."""
+
+    root: Path = Path("results")
+
+    def download(self, dataset: str) -> Path:
+        """Return the folder of a dataset's source files; ``manifest.json`` lies in it."""
+        return self.root / "download" / dataset
+
+    def tile(self, dataset: str) -> Path:
+        """Return the tile store: shards, ``index.parquet``, ``statistics.json``."""
+        return self.root / "tile" / dataset
+
+    def profile(self, dataset: str, model: str, node: str) -> Path:
+        """Return the profile of one node kind for one model on one dataset's tiles."""
+        return self.root / "profile" / dataset / model / f"{node}.json"
+
+    def plan(self, experiment: str) -> Path:
+        """Return the plan of an experiment; its picture lies beside it as ``.svg``."""
+        return self.root / "plan" / f"{experiment}.json"
+
+    def train(self, experiment: str) -> Path:
+        """Return the folder of the model bundle, ``history.parquet`` and ``timing.parquet``."""
+        return self.root / "train" / experiment
+
+    def evaluate(self, experiment: str) -> Path:
+        """Return the folder of ``metrics.json``, ``confusion.csv`` and ``predictions.parquet``."""
+        return self.root / "evaluate" / experiment
+
+    def map(self, experiment: str, scene: str) -> Path:
+        """Return the class map of one scene."""
+        return self.root / "map" / experiment / f"{scene}.tif"
+
+    def report(self, experiment: str) -> Path:
+        """Return the HTML report of an experiment."""
+        return self.root / "report" / f"{experiment}.html"

@@ -1,0 +1,125 @@
+"""Networks by name, for any number of bands and classes."""
+
+from typing import cast
+
+import torch
+from torch import nn
+
+from landbalance.config.learning import Model
+from landbalance.errors import UserError
+
+_GROUPS = 8
+
+
+def build_model(model: Model, bands: int, classes: int) -> nn.Module:
+    """Return the network that `model` describes, with fresh weights from torch's random generator.
+
+    It maps float32 images of shape (n, bands, height, width) to logits of shape
+    (n, classes, height, width) for segmentation, (n, classes) for classification.
+
+    Raises
+    ------
+    UserError
+        When there is no such architecture or encoder.
+    """
+    network = _unet(model, bands, classes) if model.architecture == "unet" else _torchvision(model, bands, classes)
+    if model.norm == "group":
+        network = _with_group_norm(network)
+    return network.to(memory_format=torch.channels_last)
+
+
+def _unet(model: Model, bands: int, classes: int) -> nn.Module:
+    import segmentation_models_pytorch as smp
+
+    widths = [model.width * 2**level for level in range(model.depth - 2, -1, -1)] + [max(1, model.width // 2)]
+    try:
+        network: nn.Module = smp.Unet(
+            model.encoder,
+            encoder_weights=None,
+            encoder_depth=model.depth,
+            decoder_channels=widths,
+            in_channels=bands,
+            classes=classes,
+        )
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"models.….encoder: {model.encoder} is no encoder for {bands} bands and depth {model.depth} "
+            f"({str(error.args[0]).splitlines()[0] if error.args else error}); allowed: "
+            f"{', '.join(sorted(smp.encoders.encoders))}."
+        ) from error
+    # An encoder of less than full depth keeps its unused stages; DDP would wait for their gradients.
+    used = _parameters_in_use(network, torch.zeros(1, bands, 64, 64))
+    _drop_unused(network, used)
+    return network
+
+
+def _parameters_in_use(network: nn.Module, images: torch.Tensor) -> set[int]:
+    network.eval()
+    network(images).sum().backward()
+    used = {id(parameter) for parameter in network.parameters() if parameter.grad is not None}
+    network.zero_grad(set_to_none=True)
+    network.train()
+    return used
+
+
+class _Unused(nn.Identity):
+    """Stands where a module was that adds nothing to the output; some encoders call it all the same."""
+
+    def forward(self, images: torch.Tensor, *_: object) -> torch.Tensor:
+        return images
+
+
+def _drop_unused(network: nn.Module, used: set[int]) -> None:
+    for name, child in network.named_children():
+        parameters = list(child.parameters())
+        if parameters and not any(id(parameter) in used for parameter in parameters):
+            setattr(network, name, _Unused())
+        else:
+            _drop_unused(child, used)
+
+
+def _torchvision(model: Model, bands: int, classes: int) -> nn.Module:
+    from torchvision import models as torchvision_models
+    from torchvision.models import get_model, list_models
+
+    names = list_models(module=torchvision_models)
+    if model.architecture not in names:
+        raise UserError(
+            f"models.….architecture: no torchvision model is called {model.architecture}; allowed: unet, "
+            f"{', '.join(names)}."
+        )
+    options = {"aux_logits": False} if model.architecture in ("googlenet", "inception_v3") else {}
+    if options:
+        options["init_weights"] = True
+    network = get_model(model.architecture, weights=None, num_classes=classes, **options)
+    return network if bands == 3 else _with_bands(network, bands)
+
+
+def _with_bands(network: nn.Module, bands: int) -> nn.Module:
+    """Return `network` with its first convolution, made for 3 bands, replaced by one for `bands`."""
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Conv2d) and module.in_channels == 3:
+            fresh = nn.Conv2d(
+                bands,
+                module.out_channels,
+                cast(tuple[int, int], module.kernel_size),
+                cast(tuple[int, int], module.stride),
+                cast(tuple[int, int], module.padding),
+                bias=module.bias is not None,
+            )
+            nn.init.kaiming_normal_(fresh.weight, mode="fan_out", nonlinearity="relu")
+            network.set_submodule(name, fresh)
+            return network
+    raise AssertionError("every torchvision classification model begins with a convolution of 3 bands")
+
+
+def _with_group_norm(network: nn.Module) -> nn.Module:
+    for name, module in list(network.named_modules()):
+        if isinstance(module, nn.BatchNorm2d):
+            channels = module.num_features
+            groups = next(count for count in range(min(_GROUPS, channels), 0, -1) if channels % count == 0)
+            group_norm = nn.GroupNorm(groups, channels, eps=module.eps)
+            # timm's batch norm holds the dropout and the activation that follow it.
+            following = [child for key, child in module.named_children() if key in ("drop", "act")]
+            network.set_submodule(name, nn.Sequential(group_norm, *following) if following else group_norm)
+    return network

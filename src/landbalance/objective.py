@@ -1,0 +1,46 @@
+"""What training minimises: a loss as a *sum* over labelled elements, beside the weight it is a sum of."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from landbalance.tiles import IGNORED
+
+
+def summed_loss(logits: Tensor, labels: Tensor, class_weights: Tensor | None) -> Tensor:
+    """Return the cross-entropy summed over labelled elements, each times the weight of its class.
+
+    It is 0, with gradient 0, when no element carries a label.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (n, classes, height, width) or (n, classes)
+    labels : Tensor of int64, shape (n, height, width) or (n,); 255 is ignored
+    class_weights : Tensor, shape (classes,), or None for 1 each
+    """
+    if not labels.numel():
+        return logits.sum() * 0.0
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    weights = None if class_weights is None else class_weights.to(wide)
+    return cross_entropy(wide, labels, weights, ignore_index=IGNORED, reduction="sum")
+
+
+def summed_weight(labels: Tensor, class_weights: Tensor | None) -> Tensor:
+    """Return the sum of the weights of labelled elements: a float64 scalar."""
+    labelled = labels[labels != IGNORED]
+    if class_weights is None:
+        return torch.tensor(float(labelled.numel()), dtype=torch.float64, device=labels.device)
+    return class_weights.double()[labelled].sum()
+
+
+def balanced_class_weights(counts: list[int]) -> Tensor:
+    """Return weights inverse to class frequency, with mean 1 over the elements; shape (classes,).
+
+    A class without elements gets weight 0. Weights are n / (k · n_c) for n elements in k classes,
+    as in King and Zeng (2001).
+    """
+    frequencies = torch.tensor(counts, dtype=torch.float64)
+    present = frequencies > 0
+    weights = torch.zeros_like(frequencies)
+    weights[present] = frequencies.sum() / (present.sum() * frequencies[present])
+    return weights.float()

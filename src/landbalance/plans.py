@@ -1,0 +1,68 @@
+"""The plan file: who trains with which share of the global batch, and what that promises."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from landbalance.config.base import Positive, Settings
+from landbalance.config.learning import Arm
+from landbalance.config.load import checked
+from landbalance.files import read_json
+
+
+class PlannedWorker(Settings):
+    """One process of the training job, or one that is better left out of it."""
+
+    rank: int | None = Field(description="Rank in the training job; None when left out.")
+    node: str = Field(description="Kind of node.")
+    node_index: int = Field(description="Which node of that kind, from 0.")
+    local_index: int = Field(description="Which worker of that node, from 0.")
+    title: str = Field(description="Name for tables; says `emulated` where the worker is.")
+    device: Literal["cpu", "cuda"]
+    threads: Positive
+    slowdown: float
+    emulated: bool
+    share: Annotated[int, Field(ge=0)] = Field(description="Samples of the global batch.")
+    micro_batch: Positive | None = Field(
+        description="The most samples computed at once; a larger share is accumulated. None: no limit."
+    )
+    speed: float = Field(description="Samples per second at its share, or at an equal share when left out.")
+    predicted_seconds: float = Field(description="Predicted computation of one step.")
+    left_out: str | None = Field(description="Why the worker is not used; None when it is.")
+
+
+class Prediction(Settings):
+    """What the profiles promise; speed-ups always stand beside their limits."""
+
+    step_seconds: float
+    communication_seconds: float = Field(description="Part of the step that is spent in communication.")
+    epoch_seconds: float
+    equal_step_seconds: float = Field(description="Step time if all workers had equal shares.")
+    fastest_alone_step_seconds: float = Field(description="Step time of the fastest worker on the whole batch.")
+    speedup_over_equal: float = Field(description="S: equal_step_seconds / step_seconds.")
+    speedup_over_equal_limit: float = Field(description="S_max = Σs / (p · min s).")
+    speedup_over_fastest: float = Field(description="G: fastest_alone_step_seconds / step_seconds.")
+    speedup_over_fastest_limit: float = Field(description="G_max = Σs / max s.")
+    fraction_of_total_speed: float = Field(description="Samples per second reached, over Σs.")
+
+
+class Plan(Settings):
+    """Shares of one experiment's global batch."""
+
+    format: Literal[1] = 1
+    experiment: str
+    arm: Arm
+    batch_size: Positive
+    workers: list[PlannedWorker] = Field(description="Used workers by rank, then those left out.")
+    predicted: Prediction
+
+    @property
+    def used(self) -> list[PlannedWorker]:
+        """Return the workers that train, by rank."""
+        return [worker for worker in self.workers if worker.rank is not None]
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan in `path`; a missing or unfitting file is a `UserError`."""
+    return checked(Plan, read_json(path), str(path))
