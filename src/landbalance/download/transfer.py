@@ -1,0 +1,199 @@
+"""Fetch one file over http(s): resumed where it broke off, tried again while there is hope."""
+
+import logging
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from pathlib import Path
+
+import requests
+import urllib3
+
+from landbalance import __version__, files
+from landbalance.errors import UserError
+from landbalance.progress import Progress
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 6  # in a row that bring no new byte
+_FIRST_PAUSE = 1.0  # seconds; doubled from try to try
+_LONGEST_PAUSE = 300.0  # seconds, also when the server asks for more
+_TIMEOUTS = (20.0, 60.0)  # seconds to connect, and between two blocks
+_BLOCK = 1 << 18
+_WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class _Interrupted(Exception):
+    """A transfer that broke off and is worth another try; `wait` is what the server asked for, in seconds."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+def fetch(url: str, partial: Path, title: str) -> None:
+    """Fetch `url` into the file `partial`; what already lies there is completed.
+
+    The caller checks the content: a resumed file may be of two versions. After a lost connection
+    `partial` stays, so that a later call goes on from there; after a failed write (a full disk) it
+    is removed.
+
+    Parameters
+    ----------
+    url : str
+        An http or https address. Proxy, certificate and ``.netrc`` settings of the user are obeyed.
+    partial : Path
+        Where the bytes go.
+    title : str
+        How the file is called in messages.
+
+    Raises
+    ------
+    UserError
+        When the server refuses, or the file cannot be had after several tries, or cannot be written.
+    """
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with requests.Session() as session:
+            # Checksums are those of the file as it lies on the server, so no compression on the way.
+            session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"landbalance/{__version__}"})
+            _fetch_persistently(session, url, partial, title)
+    except OSError as error:
+        mistake = files.write_error(partial, error)
+        files.remove(partial)
+        raise mistake from error
+
+
+def _fetch_persistently(session: requests.Session, url: str, partial: Path, title: str) -> None:
+    furthest, tries = _size(partial), 0
+    while True:
+        try:
+            return _fetch_once(session, url, partial, title)
+        except _Interrupted as broken:
+            size = _size(partial)
+            # Only new ground counts: a server that cannot resume and always breaks off must not hold us for ever.
+            tries = 1 if size > furthest else tries + 1
+            furthest = max(furthest, size)
+            if tries >= _TRIES:
+                raise UserError(
+                    f"{title}: cannot be fetched: {broken} (tried {tries} times; {size:,} bytes are kept). "
+                    "Check the address and the network (proxy settings: https_proxy), then run again: "
+                    "it goes on from there where the server allows it."
+                ) from broken
+            pause = _pause(tries, broken.wait)
+            _log.warning("%s: %s; next try in %.0f s", title, broken, pause)
+            time.sleep(pause)
+
+
+def _fetch_once(session: requests.Session, url: str, partial: Path, title: str) -> None:
+    """Ask once for what is missing in `partial` and append it, or write all when the server does not resume."""
+    have = _size(partial)
+    try:
+        with session.get(
+            url, headers={"Range": f"bytes={have}-"} if have else {}, stream=True, timeout=_TIMEOUTS
+        ) as response:
+            _refuse_failure(response, title, have)
+            first, whole = _content_range(response)
+            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and whole == have:
+                return
+            resumed = response.status_code == HTTPStatus.PARTIAL_CONTENT and first == have
+            if response.status_code != HTTPStatus.OK and not resumed:
+                files.remove(partial)
+                raise _Interrupted("what was fetched before does not fit to the file on the server")
+            if resumed:
+                _log.info("%s: going on after %s bytes", title, f"{have:,}")
+            length = response.headers.get("Content-Length", "")
+            missing = int(length) if length.isdigit() else None
+            _refuse_small_disk(partial, missing, 0 if resumed else have, title)
+            with Progress(title, missing, "B") as progress, partial.open("ab" if resumed else "wb") as file:
+                for block in _blocks(response):
+                    file.write(block)
+                    progress.advance(len(block))
+    except (requests.exceptions.SSLError, requests.exceptions.TooManyRedirects, ValueError) as error:
+        # requests.exceptions.InvalidURL and its kin are ValueErrors; so is a UserError, which passes.
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"{title}: cannot be fetched: {_reason(error)}. Check the address, and for certificates REQUESTS_CA_BUNDLE."
+        ) from error
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise _Interrupted(_reason(error)) from error
+    if missing is not None and _size(partial) != missing + (have if resumed else 0):
+        raise _Interrupted("the connection was lost")
+
+
+def _blocks(response: requests.Response) -> Iterator[bytes]:
+    """Yield the body as it was sent: servers that call a .tar.gz "encoded" would have requests unpack it."""
+    yield from response.raw.stream(_BLOCK, decode_content=False)
+
+
+def _refuse_failure(response: requests.Response, title: str, have: int) -> None:
+    status = response.status_code
+    if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+        return
+    if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+        return
+    answer = f"the server answered {status} {response.reason or ''}".rstrip()
+    if status in _WORTH_ANOTHER_TRY:
+        raise _Interrupted(answer, _retry_after(response.headers.get("Retry-After")))
+    hint = "Check the address"
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        hint = "Put your user name and password for this host into ~/.netrc, or fetch it by hand and give its `path`"
+    raise UserError(f"{title}: {answer}. {hint}, then run again.")
+
+
+def _refuse_small_disk(partial: Path, missing: int | None, freed: int, title: str) -> None:
+    free = shutil.disk_usage(partial.parent).free + freed
+    if missing is not None and missing > free:
+        raise UserError(
+            f"{title}: {missing / 2**20:,.0f} MiB are to be fetched, but only {free / 2**20:,.0f} MiB are free in "
+            f"{partial.parent}. Make room or choose another results folder, then run again."
+        )
+
+
+def _content_range(response: requests.Response) -> tuple[int | None, int | None]:
+    """Return the first byte sent and the size of the whole file, as far as the server says."""
+    match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", response.headers.get("Content-Range", "").strip())
+    if match is None:
+        return None, None
+    return (
+        int(match[1]) if match[1] else None,
+        int(match[2]) if match[2] != "*" else None,
+    )
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds that a ``Retry-After`` header asks to wait (a number or a date)."""
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _pause(tries: int, asked: float | None) -> float:
+    """Return the seconds to wait after the `tries`-th fruitless try; what the server asks comes first."""
+    pause = _FIRST_PAUSE * 2 ** (tries - 1) if asked is None else asked
+    return min(pause, _LONGEST_PAUSE)
+
+
+def _reason(error: Exception) -> str:
+    """Return the innermost cause, which says more than the layers around it."""
+    cause: BaseException = error
+    while isinstance(inner := getattr(cause, "reason", None) or (cause.args[0] if cause.args else None), Exception):
+        cause = inner
+    # urllib3 gives (message, cause) where a connection breaks; the message is enough.
+    text = cause.args[0] if len(cause.args) > 1 and isinstance(cause.args[0], str) else str(cause)
+    return text or type(cause).__name__
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
