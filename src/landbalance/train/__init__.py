@@ -1,0 +1,5 @@
+"""The train stage: one model on all workers of the plan, exactly as one process would train it."""
+
+from landbalance.train.job import run
+
+__all__ = ["run"]

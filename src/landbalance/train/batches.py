@@ -1,0 +1,103 @@
+"""Reading a worker's samples ahead of the step that needs them."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from landbalance.objective import summed_weight
+from landbalance.tiles import TileStore, normalised
+from landbalance.train.order import orientations, oriented
+
+T = TypeVar("T")
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A worker's samples of one step.
+
+    Attributes
+    ----------
+    images : Tensor of float32, shape (n, bands, size, size), channels last
+    labels : Tensor of int64, shape (n, size, size) or (n,)
+    weight : float
+        Sum of the class weights of the labelled elements.
+    """
+
+    images: Tensor
+    labels: Tensor
+    weight: float
+
+
+@dataclass(frozen=True)
+class BatchReader:
+    """Makes batches of a tile store; augmentation depends on the seed, the epoch and the sample only."""
+
+    store: TileStore
+    class_weights: Tensor | None
+    augment: bool
+    seed: int
+
+    def batch(self, ids: NDArray[np.int64], epoch: int | None) -> Batch:
+        """Return the samples `ids`, augmented for `epoch`, or as they are when it is None."""
+        images, labels = self.store.read(ids)
+        if self.augment and epoch is not None:
+            turns = orientations(ids, self.seed, epoch)
+            images = _each_oriented(images, turns)
+            if labels.ndim == 3:
+                labels = _each_oriented(labels, turns)
+        inputs = torch.from_numpy(normalised(images, self.store.info.normalisation))
+        targets = torch.from_numpy(labels.astype(np.int64))
+        return Batch(
+            inputs.contiguous(memory_format=torch.channels_last),
+            targets,
+            float(summed_weight(targets, self.class_weights)),
+        )
+
+
+def _each_oriented(tiles: NDArray[ScalarT], turns: NDArray[np.int64]) -> NDArray[ScalarT]:
+    result = np.empty_like(tiles)
+    for row, turn in enumerate(turns):
+        result[row] = oriented(tiles[row], int(turn))
+    return result
+
+
+def prefetched(items: Iterator[T], depth: int = 2) -> Iterator[T]:
+    """Yield `items`, of which a thread makes up to `depth` ahead."""
+    ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
+    stopped = threading.Event()
+
+    def put(item: T | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def fill() -> None:
+        try:
+            for item in items:
+                put(item)
+                if stopped.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    thread = threading.Thread(target=fill, daemon=True, name="prefetch")
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,93 @@
+"""A training job: its workers are started here, or this process is one of them."""
+
+import hashlib
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from landbalance.config import Config
+from landbalance.distributed.launch import LocalWorker, run_workers
+from landbalance.distributed.place import place_in_job
+from landbalance.errors import UserError
+from landbalance.layout import Layout
+from landbalance.plans import Plan, read_plan
+
+_log = logging.getLogger(__name__)
+
+
+def run(name: str, config: Config, layout: Layout, command: Sequence[str], restart: bool = False) -> None:
+    """Train the experiment `name`: start the plan's workers, or be one when the environment says so.
+
+    Writes ``model.safetensors``, ``model.json``, ``history.parquet``, ``timing.parquet`` and
+    ``run.json`` into the experiment's folder; checkpoints lie there too while it trains.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The command that starts one worker with the same settings.
+    restart : bool
+        Drop the checkpoints of an earlier run.
+
+    Raises
+    ------
+    UserError
+        When the plan does not fit the experiment or this machine, or a worker fails.
+    """
+    plan = read_plan(layout.plan(name))
+    _check_plan(name, plan, config, layout.plan(name))
+    if place_in_job() is not None:
+        from landbalance.train.worker import work
+
+        work(name, config, layout, plan)
+        return
+    if restart:
+        shutil.rmtree(layout.train(name) / "checkpoints", ignore_errors=True)
+    nodes = {(worker.node, worker.node_index) for worker in plan.used}
+    if len(nodes) > 1:
+        raise UserError(
+            f"{layout.plan(name)}: the plan spans {len(nodes)} nodes, and this command starts workers on one. Start "
+            "a worker per rank with torchrun or srun (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set)."
+        )
+    shares = ", ".join(f"{worker.share} on {worker.title}" for worker in plan.used)
+    _log.info("train %s: %s arm, global batch of %d: %s", name, plan.arm, plan.batch_size, shares)
+    run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in plan.used])
+
+
+def _check_plan(name: str, plan: Plan, config: Config, path: Path) -> None:
+    experiment = config.experiments[name]
+    batch_size = config.training[experiment.training].batch_size
+    found, wanted = (plan.arm, plan.batch_size), (experiment.arm, batch_size)
+    if found != wanted:
+        raise UserError(
+            f"{path}: made for arm {found[0]} and batch_size {found[1]}, but the configuration says {wanted[0]} and "
+            f"{wanted[1]}. Run `landbalance plan {name}` again."
+        )
+
+
+def identity_of(name: str, config: Config, store: Path) -> str:
+    """Return what the job computes, as text: the same for any plan, different for other settings or tiles."""
+    experiment = config.experiments[name]
+    settings: dict[str, Any] = {
+        "model": config.models[experiment.model].model_dump(),
+        "training": config.training[experiment.training].model_dump(),
+        "arm": experiment.arm,
+        "tiles": hashlib.sha256((store / "statistics.json").read_bytes()).hexdigest(),
+    }
+    # How long to wait, and how often to save, changes no result.
+    for key in ("checkpoint_seconds", "timeout_seconds"):
+        del settings["training"][key]
+    return json.dumps(settings, sort_keys=True)
+
+
+def code_digest() -> str:
+    """Return a digest of this package's source files, so that workers can tell whether they run the same."""
+    value = hashlib.sha256(sys.version.encode())
+    package = Path(__file__).parent.parent
+    for path in sorted(package.rglob("*.py")):
+        value.update(str(path.relative_to(package)).encode())
+        value.update(path.read_bytes())
+    return value.hexdigest()
