@@ -44,6 +44,7 @@ from landbalance.train.order import epoch_order, orientations, oriented
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)
 RESNET = Model(architecture="resnet18")
 STEPS = 10
+LEARNING_RATE = 0.01
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def settings_of(case: Case) -> Training:
     return Training(
         epochs=epochs,
         batch_size=case.batch_size,
-        optimiser=Optimiser(name="sgd", learning_rate=0.05, momentum=0.9, weight_decay=1e-3),
+        optimiser=Optimiser(name="sgd", learning_rate=LEARNING_RATE, momentum=0.9, weight_decay=1e-3),
         **dict(case.settings),
     )
 
@@ -154,9 +155,16 @@ def class_weights_of(case: Case, info: StoreInfo) -> torch.Tensor | None:
 
 
 def fresh_network(case: Case, info: StoreInfo, dtype: torch.dtype) -> nn.Module:
-    """Return the same initial network wherever it is called."""
+    """Return the same initial network wherever it is called.
+
+    Biases do not begin at 0: relative to a bias that has hardly moved away from it, rounding looks large.
+    """
     torch.manual_seed(0)
-    return build_model(case.model, len(info.bands), len(info.classes)).to(dtype)
+    network = build_model(case.model, len(info.bands), len(info.classes))
+    for parameter in network.parameters():
+        if parameter.ndim == 1:
+            nn.init.normal_(parameter, float(parameter.detach().mean()), 0.2)
+    return network.to(dtype)
 
 
 def one_process(case: Case, store: TileStore, dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -177,7 +185,7 @@ def one_process(case: Case, store: TileStore, dtype: torch.dtype) -> dict[str, t
             images = np.stack([oriented(tile, turn) for tile, turn in zip(images, turns)])
             if labels.ndim == 3:
                 labels = np.stack([oriented(tile, turn) for tile, turn in zip(labels, turns)])
-            rate = 0.05 * 0.5 * (1 + np.cos(np.pi * done / STEPS))
+            rate = LEARNING_RATE * 0.5 * (1 + np.cos(np.pi * done / STEPS))
             for group in optimiser.param_groups:
                 group["lr"] = rate
             optimiser.zero_grad()
@@ -255,6 +263,7 @@ def figures(quick: bool) -> dict[str, float]:
     """Return the difference of each case, in float64 and float32."""
     cases = [case for case in CASES if not quick or case.model is not RESNET] + [UNWEIGHTED]
     result: dict[str, float] = {}
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         stores = {

@@ -50,7 +50,8 @@ class StoreInfo(Settings):
         description="Percentiles (as keys, e.g. '2') of each band over the valid pixels of the train split."
     )
     class_counts: dict[Split, list[int]] = Field(
-        description="Labelled pixels (classification: tiles) of each class in each split."
+        description="Labelled pixels (classification: tiles) of each class in each split; a pixel in several tiles "
+        "counts once."
     )
     nodata_share: float = Field(description="Share of the pixels read for the tiles that hold no data.")
 

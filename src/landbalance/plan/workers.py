@@ -1,0 +1,158 @@
+"""All workers of the cluster, in order of rank, with their measured speed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from landbalance.cluster import Cluster, Node, Worker
+from landbalance.config import Config, Experiment
+from landbalance.errors import UserError
+from landbalance.plan.communication import communication_seconds
+from landbalance.plan.curves import TimeCurve, time_curve
+from landbalance.profiles import Curve, NodeProfile
+
+
+@dataclass(frozen=True)
+class WorkerKind:
+    """Workers with one curve: an entry of a node's ``workers``, on all nodes of that kind."""
+
+    node: str
+    worker: Worker
+    curve: TimeCurve
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Every worker of the cluster: by kind of node, node, and place on the node, so that a node's are adjacent.
+
+    Attributes
+    ----------
+    kinds : tuple of WorkerKind
+        The kinds, by kind of node and entry.
+    kind, node_index, local_index : NDArray[np.int64]
+        Each worker's kind, node (of its kind of node) and place on the node; shape (workers,).
+    communication : NDArray[np.float64]
+        Seconds that 0, 1, … workers spend in summing the gradient; shape (workers + 1,).
+    """
+
+    kinds: tuple[WorkerKind, ...]
+    kind: NDArray[np.int64]
+    node_index: NDArray[np.int64]
+    local_index: NDArray[np.int64]
+    communication: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Return the number of workers of each kind; shape (kinds,)."""
+        return np.bincount(self.kind, minlength=len(self.kinds))
+
+    @property
+    def places(self) -> list[tuple[str, int, int]]:
+        """Return each worker's kind of node, node and place on the node, in order."""
+        nodes = (self.kinds[kind].node for kind in self.kind.tolist())
+        return list(zip(nodes, self.node_index.tolist(), self.local_index.tolist(), strict=True))
+
+    def seconds(self, shares: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the seconds of computing of each worker's share; both of shape (workers,)."""
+        seconds = np.zeros(len(self))
+        for index, kind in enumerate(self.kinds):
+            mine = self.kind == index
+            seconds[mine] = kind.curve.seconds(shares[mine])
+        return seconds
+
+
+def measured_workers(
+    config: Config, experiment: Experiment, cluster: Cluster, profiles: Mapping[str, NodeProfile]
+) -> Workers:
+    """Return the cluster's workers with the curves of their nodes' profiles.
+
+    Raises
+    ------
+    UserError
+        When a profile is missing, or was taken of other workers or other data than are described.
+    """
+    kinds: list[WorkerKind] = []
+    kind: list[int] = []
+    node_index: list[int] = []
+    local_index: list[int] = []
+    for node in cluster.nodes:
+        profile = _fitting_profile(config, experiment, node, profiles)
+        entries = [len(kinds) + entry for entry, worker in enumerate(node.workers) for _ in range(worker.count)]
+        kind += entries * node.count
+        node_index += [index for index in range(node.count) for _ in entries]
+        local_index += list(range(len(entries))) * node.count
+        for worker, curve in zip(node.workers, profile.curves, strict=True):
+            timed = time_curve(curve.batch_sizes, curve.seconds, curve.largest_batch)
+            kinds.append(WorkerKind(node.name, worker, timed))
+    timings = [profiles[node.name].allreduce for node in cluster.nodes]
+    communication = communication_seconds((item for item in timings if item is not None), len(kind))
+    return Workers(tuple(kinds), np.array(kind), np.array(node_index), np.array(local_index), communication)
+
+
+def _fitting_profile(
+    config: Config, experiment: Experiment, node: Node, profiles: Mapping[str, NodeProfile]
+) -> NodeProfile:
+    command = f"landbalance profile {experiment.dataset} {experiment.model} {node.name}"
+    profile = profiles.get(node.name)
+    if profile is None:
+        raise UserError(
+            f"no profile of node {node.name} for model {experiment.model} on dataset {experiment.dataset}: a "
+            f"plan needs one for each of the cluster's nodes. Make it on such a node: {command}"
+        )
+    if mistake := _mismatch(config, experiment, node, profile) or _unusable(profile):
+        raise UserError(f"profile of node {node.name}: {mistake}. Measure it again: {command}")
+    return profile
+
+
+def _mismatch(config: Config, experiment: Experiment, node: Node, profile: NodeProfile) -> str | None:
+    """Return in what the profile differs from what is planned for."""
+    dataset = config.datasets[experiment.dataset]
+    facts: list[tuple[str, object, object]] = [
+        ("dataset", profile.dataset, experiment.dataset),
+        ("model", profile.model, experiment.model),
+        ("node", profile.node, node.name),
+        ("number of bands", profile.bands, len(dataset.bands)),
+        ("number of entries under workers", len(profile.curves), len(node.workers)),
+    ]
+    if dataset.scenes:
+        facts.append(("tile size", profile.tile_size, dataset.tiles.size))
+    for entry, (curve, worker) in enumerate(zip(profile.curves, node.workers, strict=False), start=1):
+        facts += [
+            (f"worker {entry}", curve.title, worker.title),
+            (f"device of worker {entry}", curve.device, worker.device),
+            (f"count of worker {entry}", curve.count, worker.count),
+        ]
+    for what, found, wanted in facts:
+        if found != wanted:
+            return f"{what} is {found} there, but {wanted} in the configuration and cluster description"
+    return None
+
+
+def _unusable(profile: NodeProfile) -> str | None:
+    """Return what makes the timings no curve."""
+    for curve in profile.curves:
+        if mistake := _unusable_curve(curve):
+            return f"{curve.title}: {mistake}"
+    if profile.allreduce is not None and not profile.allreduce.seconds:
+        return "allreduce holds no timings"
+    return None
+
+
+def _unusable_curve(curve: Curve) -> str | None:
+    sizes = curve.batch_sizes
+    if any(after <= before for before, after in pairwise(sizes)):
+        return f"batch sizes {sizes} do not ascend"
+    if len(curve.seconds) != len(sizes):
+        return f"{len(sizes)} batch sizes, but timings of {len(curve.seconds)}"
+    for size, timings in zip(sizes, curve.seconds, strict=True):
+        if not timings:
+            return f"no timings of batch size {size}"
+        if float(np.median(timings)) <= 0:
+            return f"the median time of batch size {size} is 0"
+    return None

@@ -1,0 +1,148 @@
+"""Folders of images into a store."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from landbalance.config import Dataset
+from landbalance.errors import UserError
+from landbalance.tile import run
+from landbalance.tiles import open_tiles
+
+WriteImages = Callable[..., dict[str, Any]]
+
+
+def folders_dataset(**changes: Any) -> Dataset:
+    return Dataset.model_validate(
+        {
+            "task": "classification",
+            "sources": [{"path": "x", "licence": "MIT"}],
+            "folders": {"path": "2750", "bands": ["red", "green", "blue"]},
+            "classes": [
+                {"name": "Water", "colour": "#0000ff", "values": ["River", "SeaLake"]},
+                {"name": "Forest", "colour": "#00ff00", "values": ["Forest"]},
+            ],
+            "split": {"by": "sample", "train": 0.6, "validation": 0.2, "test": 0.2},
+        }
+        | changes
+    )
+
+
+def message(tmp_path: Path, dataset: Dataset) -> str:
+    with pytest.raises(UserError) as error:
+        run("e", dataset, tmp_path, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "jpg"])
+def test_images_and_classes_arrive(
+    tmp_path: Path, write_images: WriteImages, caplog: pytest.LogCaptureFixture, suffix: str
+) -> None:
+    written = write_images(tmp_path / "2750", {"Forest": 10, "River": 5, "SeaLake": 5, "Urban": 3}, suffix=suffix)
+    (tmp_path / "2750" / "Forest" / "notes.txt").write_text("x")
+    with caplog.at_level(logging.INFO):
+        run("e", folders_dataset(), tmp_path, tmp_path / "store")
+    store, index = open_tiles(tmp_path / "store"), pd.read_parquet(tmp_path / "store" / "index.parquet")
+    images, labels = store.read(np.arange(store.info.tiles))
+    assert store.info.tiles == len(index) == 20
+    assert labels.tolist() == [1] * 10 + [0] * 10
+    assert index.label.tolist() == labels.tolist()
+    assert "geometry" not in index
+    for image, source in zip(images, index.source, strict=True):
+        difference = np.abs(image.astype(int) - written[source])
+        # JPEG loses something; random noise in another image's place would differ by 85 on average.
+        assert difference.mean() < (60 if suffix == "jpg" else 1e-9), source
+    for split, size in (("train", 6), ("validation", 2), ("test", 2)):
+        assert store.info.class_counts[split] == [size, size]
+    train = store.read(store.ids("train"))[0].astype(float)
+    np.testing.assert_allclose(store.info.normalisation.mean, train.mean(axis=(0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(store.info.normalisation.std, train.std(axis=(0, 2, 3)), rtol=1e-12)
+    assert store.info.normalisation.missing is None
+    assert store.info.resolution is None
+    assert "values in no class are left out: Urban (3)" in caplog.text
+    assert "files left out, by suffix: {'.txt': 1}" in caplog.text
+
+
+def test_the_split_follows_the_seed(tmp_path: Path, write_images: WriteImages) -> None:
+    write_images(tmp_path / "2750", {"Forest": 12, "River": 12})
+    splits = []
+    for name, seed in (("one", 0), ("two", 0), ("three", 1)):
+        split = {"by": "sample", "train": 0.6, "validation": 0.2, "test": 0.2, "seed": seed}
+        run("e", folders_dataset(split=split), tmp_path, tmp_path / name)
+        splits.append(pd.read_parquet(tmp_path / name / "index.parquet").split.tolist())
+    assert splits[0] == splits[1] != splits[2]
+    for file in ("images-000.npy", "labels-000.npy", "index.parquet", "statistics.json"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_bands_of_a_tiff_keep_their_type(tmp_path: Path) -> None:
+    import rasterio
+
+    rng = np.random.default_rng(0)
+    for kind in ("Forest", "River"):
+        (tmp_path / "2750" / kind).mkdir(parents=True)
+        for number in range(4):
+            values = rng.integers(0, 10_000, (13, 8, 8)).astype(np.uint16)
+            path = tmp_path / "2750" / kind / f"{number}.tif"
+            with rasterio.open(path, "w", driver="GTiff", count=13, height=8, width=8, dtype="uint16") as file:
+                file.write(values)
+    bands = [f"B{number:02d}" for number in range(1, 14)]
+    dataset = folders_dataset(
+        folders={"path": "2750", "bands": bands},
+        split={"by": "sample", "train": 0.5, "validation": 0.25, "test": 0.25},
+    )
+    run("e", dataset, tmp_path, tmp_path / "store")
+    images, _ = open_tiles(tmp_path / "store").read(np.arange(8))
+    assert images.dtype == np.uint16
+    assert np.array_equal(images[7], values)
+
+
+def test_an_image_of_another_size_is_named(tmp_path: Path, write_images: WriteImages) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5})
+    Image.fromarray(np.zeros((8, 9, 3), np.uint8)).save(tmp_path / "2750" / "River" / "wide.png")
+    text = message(tmp_path, folders_dataset())
+    assert "wide.png: 9 × 8 pixels" in text
+    assert "8 × 8" in text
+
+
+def test_an_image_of_other_bands_is_named(tmp_path: Path, write_images: WriteImages) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5})
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "2750" / "River" / "grey.png")
+    assert "grey.png: has 1 bands; folders.bands names 3" in message(tmp_path, folders_dataset())
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "jpg"])
+@pytest.mark.parametrize("keep", [0.9, 0.5, 0.0])
+def test_a_truncated_image_is_named(tmp_path: Path, write_images: WriteImages, suffix: str, keep: float) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5}, size=64, suffix=suffix)
+    path = tmp_path / "2750" / "River" / f"River_3.{suffix}"
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep)])
+    assert f"River_3.{suffix}: cannot be read" in message(tmp_path, folders_dataset())
+
+
+def test_damage_inside_a_jpeg_is_noticed(tmp_path: Path, write_images: WriteImages) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5}, size=64, suffix="jpg")
+    path = tmp_path / "2750" / "River" / "River_3.jpg"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 2] = b"\xff\xd0"  # a marker where none may be
+    path.write_bytes(data)
+    assert "River_3.jpg: cannot be read" in message(tmp_path, folders_dataset())
+
+
+def test_what_is_wrong_with_the_folders_is_said(tmp_path: Path, write_images: WriteImages) -> None:
+    assert "no such folder (folders.path)" in message(tmp_path, folders_dataset())
+    (tmp_path / "2750").mkdir()
+    assert "holds no folders" in message(tmp_path, folders_dataset())
+    (tmp_path / "2750" / "Forest").mkdir()
+    assert "hold no images" in message(tmp_path, folders_dataset())
+    (tmp_path / "2750" / "Forest").rmdir()
+    write_images(tmp_path / "2750", {"Urban": 2})
+    assert "none of the values is in the classes. Found: Urban (2)" in message(tmp_path, folders_dataset())
