@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from landbalance.config.base import Name, Positive, Settings, Text
 from landbalance.config.load import checked, read_yaml
@@ -56,6 +56,14 @@ class Cluster(Settings):
     """All nodes that train together."""
 
     nodes: list[Node] = Field(min_length=1, description="Kinds of nodes.")
+
+    @field_validator("nodes")
+    @classmethod
+    def _distinct(cls, nodes: list[Node]) -> list[Node]:
+        names = [node.name for node in nodes]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"several kinds are called {', '.join(repeated)}; for more nodes raise `count`")
+        return nodes
 
     def node(self, name: str) -> Node:
         """Return the kind of node called `name`."""

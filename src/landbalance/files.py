@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def placed(target: Path) -> Iterator[Path]:
 
 def write_error(target: Path, error: OSError) -> UserError:
     """Return the message for a failed write: the file, the reason and the room that is left."""
-    folder = next(parent for parent in target.absolute().parents if parent.exists())
+    folder = next(parent for parent in target.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(folder).free / 2**20
     return UserError(
         f"{error.filename or target}: cannot be written: {error.strerror or error} "
@@ -93,7 +93,8 @@ def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(NotADirectoryError):  # a file stands where a folder above should be
+            path.unlink(missing_ok=True)
 
 
 def _synchronise(path: Path) -> None:

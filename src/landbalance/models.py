@@ -50,7 +50,27 @@ def _unet(model: Model, bands: int, classes: int) -> nn.Module:
     # An encoder of less than full depth keeps its unused stages; DDP would wait for their gradients.
     used = _parameters_in_use(network, torch.zeros(1, bands, 64, 64))
     _drop_unused(network, used)
-    return network
+    return _WithSpectralBranch(network, bands, model.spectral, classes) if model.spectral else network
+
+
+class _WithSpectralBranch(nn.Module):
+    """Adds the logits of a network that sees one pixel at a time to those of one that sees its surroundings.
+
+    An encoder halves the resolution at once; what the bands of a single pixel tell gets lost in it.
+    """
+
+    def __init__(self, spatial: nn.Module, bands: int, channels: int, classes: int) -> None:
+        super().__init__()
+        self.spatial = spatial
+        layers: list[nn.Module] = []
+        for inputs in (bands, channels):
+            layers += [nn.Conv2d(inputs, channels, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+        self.spectral = nn.Sequential(*layers, nn.Conv2d(channels, classes, 1))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return logits of shape (n, classes, height, width)."""
+        logits: torch.Tensor = self.spatial(images) + self.spectral(images)
+        return logits
 
 
 def _parameters_in_use(network: nn.Module, images: torch.Tensor) -> set[int]:

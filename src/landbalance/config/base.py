@@ -17,3 +17,12 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+PATTERNS_IN_WORDS = {
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "a name (letters, digits, dot, underscore, hyphen)",
+    r"^#[0-9a-fA-F]{6}$": "a colour, '#rrggbb'",
+    r"^https?://": "an http(s) address",
+    r"^[0-9a-f]+$": "hexadecimal digits",
+    r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+$": "name==version",
+}
+"""What the patterns of texts mean, for messages and the reference page."""

@@ -19,6 +19,11 @@ class Model(Settings):
     encoder: Text = Field("resnet18", description="Encoder of the U-Net: a name known to segmentation-models-pytorch.")
     depth: Annotated[int, Field(ge=3, le=5)] = Field(4, description="Levels of the U-Net's encoder.")
     width: Positive = Field(32, description="Channels of the U-Net's last decoder level but one.")
+    spectral: Annotated[int, Field(ge=0)] = Field(
+        64,
+        description="Channels of a branch beside the U-Net that sees one pixel at a time, for what many bands tell; "
+        "none when 0.",
+    )
     norm: Literal["batch", "group"] = Field(
         "batch",
         description="`batch`: batch norm over the global batch, whatever the split. `group`: group norm, which "
@@ -113,7 +118,7 @@ class Map(Settings):
 
     window: Positive = Field(256, description="Width and height of a predicted window in pixels.")
     overlap: Annotated[int, Field(ge=0)] = Field(
-        32, description="Pixels at each edge of a window that are predicted but not used, where it has a neighbour."
+        64, description="Pixels at each edge of a window that are predicted but not used, where it has a neighbour."
     )
     nodata: Annotated[int, Field(ge=0, le=255)] = Field(255, description="Code of pixels without data.")
 

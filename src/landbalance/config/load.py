@@ -9,7 +9,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from landbalance.config.base import Name, Settings
+from landbalance.config.base import PATTERNS_IN_WORDS, Name, Settings
 from landbalance.config.data import Dataset
 from landbalance.config.learning import Evaluate, Experiment, Map, Model, Profile, Report, Training
 from landbalance.errors import UserError
@@ -31,6 +31,8 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _references(self) -> Self:
+        if "index" in self.experiments:
+            raise ValueError("experiments.index: results/report/index.html is the overview; take another name")
         for name, experiment in self.experiments.items():
             for key, section in (("dataset", self.datasets), ("model", self.models), ("training", self.training)):
                 value = getattr(experiment, key)
@@ -61,10 +63,23 @@ def load_config(path: Path) -> Config:
     return parse_config(read_yaml(path), str(path))
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads YAML, but refuses a key that stands twice, of which the last would win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key_node.tag != "tag:yaml.org,2002:merge" and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key} stands here twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> Any:
     """Return the value in a YAML file; a missing or malformed file is a `UserError`."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506, a safe loader
     except FileNotFoundError as error:
         raise UserError(f"{path}: not found. Run from the project's folder or name another file.") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -101,9 +116,13 @@ def _mistake(kind: type[Settings], error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return f"{where}: this setting is needed and missing."
     message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "string_pattern_mismatch":
+        message = f"wanted: {PATTERNS_IN_WORDS.get(error['ctx']['pattern'], 'another text')}"
     message = message[:1].lower() + message[1:]
     if error["type"] == "value_error":
         return f"{where}: {message}." if where else f"{message}."
+    if error["loc"][-1] == "[key]":
+        return f"{'.'.join(map(str, place[:-1]))}: found the name {_shown(error['input'])}; {message}."
     return f"{where}: found {_shown(error['input'])}; {message}."
 
 

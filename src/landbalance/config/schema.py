@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from landbalance.cluster import Cluster
-from landbalance.config.base import Settings
+from landbalance.config.base import PATTERNS_IN_WORDS, Settings
 from landbalance.config.load import Config
 from landbalance.files import write_text
 
@@ -37,14 +37,6 @@ without running anything.
 `<name>` stands for a name of your choice: letters, digits, dot, underscore and hyphen. `[]` stands for each item
 of a list. A setting without a default is needed.
 """
-
-_PATTERNS = {
-    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "a name",
-    "^#[0-9a-fA-F]{6}$": "a colour, `'#rrggbb'`",
-    "^https?://": "an http(s) address",
-    "^[0-9a-f]+$": "hexadecimal digits",
-    r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+$": "`name==version`",
-}
 
 
 def generated() -> dict[Path, str]:
@@ -158,7 +150,7 @@ def _of_type(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
             item = _value(inner, definitions) if isinstance(inner, Mapping) else ""
             return f"names; each has {item}" if item else "a section"
         case "string":
-            return _PATTERNS.get(node.get("pattern", ""), "text")
+            return PATTERNS_IN_WORDS.get(node.get("pattern", ""), "text")
         case "integer":
             return f"a whole number{_range(node)}"
         case "number":

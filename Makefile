@@ -1,0 +1,56 @@
+# `make demo` makes a map and a report from real data on this machine; `make help` lists the rest.
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint schema clean
+
+# Relative, so that a folder with spaces in its name works; the commands below find what is installed here first.
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+unexport PYTHONPATH PYTHONHOME
+
+help:  ## show these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does nothing when all is up to date
+	@if snakemake --profile local --dry-run 2>&1 | grep '^Nothing to be done' > /dev/null; then \
+	  echo "Nothing to be done: all results are up to date. Open results/report/index.html"; \
+	else \
+	  snakemake --profile local && landbalance summary; \
+	fi
+
+test: $(VENV)/installed-workflow-dev  ## all tests that need neither Slurm nor a GPU nor a browser
+	python -m pytest --numprocesses auto --dist loadfile -m "not slurm and not gpu and not browser"
+
+lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelling, generated files
+	ruff check .
+	ruff format --check .
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+	lint-imports
+	codespell
+	python -m landbalance.config.schema --check
+
+schema: $(VENV)/installed-workflow  ## make the schemas and docs/configuration.md anew from the typed settings
+	python -m landbalance.config.schema
+
+clean:  ## remove results, logs and caches (not the environment)
+	rm -rf results logs .snakemake .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# installed-a-b holds the extras a and b. It is made anew when a version or a dependency changes.
+$(VENV)/installed-%: constraints.txt pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "Installing the packages of $* (some gigabytes with torch, once) ..."
+	python -m pip install --disable-pip-version-check --constraint constraints.txt --editable ".[$(subst -,$(comma),$*)]"
+	@touch "$@"
+
+comma := ,
+
+$(VENV)/pyvenv.cfg:
+	@for name in python3 python3.11 python3.12 python3.13 python3.14; do \
+	  if "$$name" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then \
+	    echo "Making $(VENV) with $$("$$name" --version)"; \
+	    exec "$$name" -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "No Python 3.11 or later (with venv) is on the PATH. Install one, for example python3.11 and python3.11-venv." >&2; \
+	exit 1

@@ -1,0 +1,6 @@
+"""The report stage: one HTML file per experiment that opens anywhere, and an overview of all."""
+
+from landbalance.report.overview import run_index
+from landbalance.report.page import run
+
+__all__ = ["run", "run_index"]

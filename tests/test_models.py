@@ -1,0 +1,83 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from landbalance.config import Model
+from landbalance.errors import UserError
+from landbalance.models import build_model
+
+
+def unet(**options: dict[str, Any]) -> Any:
+    return Model(architecture="unet", **{"width": 16, **options})
+
+
+@pytest.mark.parametrize(("depth", "norm"), [(3, "batch"), (4, "group"), (5, "batch")])
+def test_unet_gives_a_score_per_class_and_pixel(depth: int, norm: str) -> None:
+    network = build_model(unet(depth=depth, norm=norm), bands=13, classes=7)
+    assert network(torch.zeros(2, 13, 64, 96)).shape == (2, 7, 64, 96)
+
+
+@pytest.mark.parametrize("bands", [1, 3, 13])
+@pytest.mark.parametrize(
+    "architecture", ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "convnext_tiny", "googlenet"]
+)
+def test_torchvision_gives_a_score_per_class(architecture: str, bands: int) -> None:
+    network = build_model(Model(architecture=architecture), bands, classes=10).eval()
+    assert network(torch.zeros(2, bands, 64, 64)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("encoder", ["resnet18", "efficientnet-b0", "mobilenet_v2", "timm-efficientnet-b0", "mit_b0"])
+def test_every_parameter_of_a_shallow_unet_is_trained(encoder: str) -> None:
+    """DDP waits for the gradient of every parameter: an unused one would hang a job."""
+    network = build_model(unet(encoder=encoder, depth=3), bands=4, classes=3).train()
+    network(torch.randn(2, 4, 64, 64)).square().sum().backward()
+    assert [name for name, parameter in network.named_parameters() if parameter.grad is None] == []
+
+
+def test_dropping_unused_stages_changes_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    lean = build_model(unet(encoder="efficientnet-b0", depth=3), bands=4, classes=3).eval()
+    monkeypatch.setattr("landbalance.models._drop_unused", lambda *_: None)
+    torch.manual_seed(0)
+    full = build_model(unet(encoder="efficientnet-b0", depth=3), bands=4, classes=3).eval()
+    images = torch.randn(1, 4, 64, 64)
+    assert torch.equal(lean(images), full(images))
+    assert len(list(lean.parameters())) < len(list(full.parameters()))
+
+
+@pytest.mark.parametrize("encoder", ["resnet18", "timm-efficientnet-b0"])
+def test_group_norm_leaves_no_batch_norm_and_keeps_activations(encoder: str) -> None:
+    batch, group = (build_model(unet(encoder=encoder, depth=3, norm=norm), 3, 2) for norm in ("batch", "group"))
+    assert not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in group.modules())
+    kinds = (nn.ReLU, nn.SiLU)
+    assert sum(isinstance(m, kinds) for m in group.modules()) == sum(isinstance(m, kinds) for m in batch.modules())
+    with torch.no_grad():
+        pair = torch.randn(2, 3, 64, 64, dtype=torch.float64)
+        assert torch.allclose(group.double()(pair)[:1], group(pair[:1]))  # no statistics across samples
+
+
+def test_same_seed_same_weights() -> None:
+    states = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        states.append(build_model(Model(architecture="resnet18"), 13, 5).state_dict())
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_width_of_one() -> None:
+    assert build_model(unet(width=1, depth=3), 2, 2)(torch.zeros(2, 2, 64, 64)).shape == (2, 2, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (unet(encoder="resnet"), r"encoder: resnet is no encoder.*allowed: .*resnet18"),
+        (unet(encoder="tu-nothing"), r"encoder: tu-nothing is no encoder"),
+        (Model(architecture="resnet19"), r"no torchvision model is called resnet19; allowed: unet, .*resnet18"),
+    ],
+)
+def test_unknown_names(model: Model, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_model(model, 3, 2)

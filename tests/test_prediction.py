@@ -1,0 +1,126 @@
+"""A network at work: batches, precision, devices."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from landbalance.bundle import Bundle, save_bundle
+from landbalance.config import ClassInfo, Model
+from landbalance.errors import UserError
+from landbalance.models import build_model
+from landbalance.prediction import Predictor, cores, open_predictor
+from landbalance.tiles import Normalisation
+
+
+def card(**options: Any) -> Bundle:
+    return Bundle(
+        **{
+            "task": "segmentation",
+            "model": Model(architecture="unet", depth=3, width=8),
+            "bands": ["a", "b"],
+            "classes": [ClassInfo(name=name, colour=f"#00000{name}", values=[name]) for name in "012"],
+            "tile_size": 32,
+            "resolution": None,
+            "normalisation": Normalisation(mean=[10.0, 20.0], std=[2.0, 4.0], missing=0.0),
+            "provenance": {},
+            **options,
+        }
+    )
+
+
+class Called(nn.Module):
+    """Remembers its input and answers with what a function makes of it."""
+
+    def __init__(self, answer: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.answer, self.inputs = answer, []
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.inputs.append(images)
+        return self.answer(images)
+
+
+def three_bands(images: torch.Tensor) -> torch.Tensor:
+    return torch.cat([images, images.sum(1, keepdim=True)], dim=1)
+
+
+def predictor(network: nn.Module, pixels_per_batch: int = 2**16, **options: Any) -> Predictor:
+    return Predictor(network.eval(), card(**options), torch.device("cpu"), pixels_per_batch)
+
+
+def test_input_is_normalised_and_missing_pixels_are_the_mean() -> None:
+    network = Called(three_bands)
+    images = np.array([[[[14, 0, 0]], [[16, 0, 8]]]], np.uint16)
+    found = predictor(network).classes(images)
+    assert network.inputs[0].tolist() == [[[[2.0, 0.0, -5.0]], [[-1.0, 0.0, -3.0]]]]
+    assert found.tolist() == [[[0, 0, 1]]]
+    assert found.dtype == np.uint8
+
+
+def test_batches_are_no_larger_than_allowed_and_change_nothing() -> None:
+    images = np.random.default_rng(0).integers(1, 40, (7, 2, 8, 8)).astype(np.int16)
+    whole, parts = Called(three_bands), Called(three_bands)
+    assert (predictor(whole).classes(images) == predictor(parts, 130).classes(images)).all()
+    assert [len(batch) for batch in whole.inputs] == [7]
+    assert [len(batch) for batch in parts.inputs] == [2, 2, 2, 1]
+    assert predictor(parts, 1).batch_size(8, 8) == 1
+
+
+def test_probabilities_sum_to_one_per_class_axis() -> None:
+    found = predictor(Called(three_bands)).probabilities(np.full((3, 2, 4, 4), 13, np.float32))
+    assert (found.shape, found.dtype) == ((3, 3, 4, 4), np.float32)
+    assert np.allclose(found.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_precision_is_the_cards(precision: str, expected: torch.dtype) -> None:
+    network = nn.Conv2d(2, 3, 1)
+    seen = []
+    network.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    options = {"model": Model(architecture="unet", precision=precision)}
+    found = predictor(network, **options).probabilities(np.ones((1, 2, 4, 4), np.float32))
+    assert seen == [expected]
+    assert found.dtype == np.float32
+
+
+def test_no_gradients_are_kept() -> None:
+    network = nn.Conv2d(2, 3, 1)
+    kept = []
+    network.register_forward_hook(lambda module, inputs, output: kept.append(output.requires_grad))
+    predictor(network).classes(np.ones((1, 2, 4, 4), np.float32))
+    assert kept == [False]
+
+
+def test_memory_that_runs_out() -> None:
+    def full(_: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(UserError, match=r"no memory left for 1 images of 4 × 4 pixels.*lower map\.window"):
+        predictor(Called(full)).classes(np.ones((1, 2, 4, 4), np.float32))
+
+
+def test_opened_bundle_predicts_as_the_saved_network(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = build_model(card().model, 2, 3).eval()
+    save_bundle(tmp_path, network, card())
+    images = np.random.default_rng(0).integers(1, 40, (2, 2, 32, 32)).astype(np.float32)
+    with torch.inference_mode():
+        logits = network(
+            (torch.from_numpy(images) - torch.tensor([10.0, 20]).view(2, 1, 1)) / torch.tensor([2.0, 4]).view(2, 1, 1)
+        )
+    found = open_predictor(tmp_path)
+    assert np.allclose(found.probabilities(images), logits.softmax(1).numpy(), atol=1e-3)
+
+
+def test_cores_are_those_that_were_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)
+    assert cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cores() == 64

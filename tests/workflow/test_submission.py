@@ -1,0 +1,66 @@
+"""What Slurm is asked for; `sbatch` is a stand-in that notes its arguments and refuses the job."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.workflow.conftest import Clone
+
+GPU = {
+    "name": "gpu",
+    "workers": [{"device": "cuda", "count": 2}, {"device": "cpu", "threads": 8}],
+    "slurm": {"partition": "accel", "constraint": "a100", "gres": "gpu:2", "account": "maps"},
+}
+CPU = {"name": "cpu", "workers": [{"device": "cpu", "threads": 32}], "slurm": {"partition": "batch"}}
+PROFILE = "results/profile/havel/unet/{node}.json"
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Path:
+    """Return a folder of stand-ins for Slurm's commands."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    for name in ("sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "sshare", "scancel", "scontrol"):
+        note = f'printf "%s\\0" "$@" > "{tmp_path}/asked"\n' if name == "sbatch" else ""
+        (folder / name).write_text(f"#!/bin/sh\n{note}exit 1\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    (folder / "sacctmgr").write_text("#!/bin/sh\necho maps\n", encoding="utf-8")
+    (folder / "sinfo").write_text("#!/bin/sh\necho 'batch*'\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("target", "rule", "asked", "not_asked"),
+    [
+        (PROFILE.format(node="gpu"), "profile", "-p accel -C a100 --gres=gpu:2 -A maps --cpus-per-task=10", ""),
+        (PROFILE.format(node="cpu"), "profile", "-p batch --cpus-per-task=32 --ntasks=1", "-C --gres"),
+        ("results/train/havel/model.json", "train", "-p accel -C a100 --gres=gpu:2 --mem 8000", "--ntasks"),
+        ("results/tile/havel/index.parquet", "tile", "-p batch --cpus-per-task=1 --mem 4000 -t 240", "-C --gres"),
+    ],
+)
+def test_sbatch_line(
+    done: Clone, tmp_path: Path, commands: Path, target: str, rule: str, asked: str, not_asked: str
+) -> None:
+    clone = done.copy(tmp_path / "clone")
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(yaml.safe_dump({"nodes": [GPU, CPU]}), encoding="utf-8")
+    result = clone.snakemake(
+        "--profile", "slurm", "--retries", "0", "--forcerun", rule, "--allowed-rules", rule, f"{rule}_settings",
+        "--config", f"cluster={cluster}", "--", target, environment={"PATH": f"{commands}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert result.status == 1
+    assert (tmp_path / "asked").exists(), result.output
+    words = [word.strip("'") for word in (tmp_path / "asked").read_text(encoding="utf-8").split("\0")[:-1]]
+    options = " ".join(word for word in words if not word.startswith("--wrap"))
+    for option in shlex.split(asked.replace(" -", "' '-").join("''")):
+        assert f" {option} " in f" {options} ", options
+    for option in not_asked.split():
+        assert f" {option}" not in options, options
+    wrapped = next(word for word in words if word.startswith("--wrap"))
+    assert f"cluster={cluster}" in wrapped

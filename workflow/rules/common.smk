@@ -1,0 +1,355 @@
+"""Functions that the rules share: the settings and the source files that each stage depends on.
+
+The `params` of a rule hold exactly the settings that change what its stage writes, one param a setting, so that
+Snakemake can name the one that changed. `input.code` holds the stage's source files, since Snakemake does not look into
+an imported package by itself. A change in either runs the stage again.
+
+Two stages have an input that must be there but is no reason to run again: a profile needs tiles of some shape, a
+training needs a plan. Such an input is `ancient`. But Snakemake (9.27) forgets a job's own reasons when a job before
+it runs and only ancient files lie between; so for these two stages a job of its own, `<stage>_settings`, writes settings
+and a digest of the code to a file, and that file is an ordinary input.
+"""
+
+import functools
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from snakemake.common import get_appdirs
+
+import landbalance
+from landbalance.cluster import load_cluster
+from landbalance.config import parse_config
+from landbalance.config.load import read_yaml
+from landbalance.errors import UserError
+from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
+
+RESULTS = Path("results")
+
+# What each stage's code uses besides its own package, as far as it decides what the stage writes. The shared
+# modules that only check, name, place or tell (config, cluster, layout, files, errors, progress) are left out.
+# tests/workflow/test_sources.py compares this with the imports.
+SHARED_MODULES = {
+    "download": [],
+    "tile": ["raster", "tiles"],
+    "profile": ["distributed", "models", "objective", "optimiser", "plans", "profiles", "tiles"],
+    "plan": ["plans", "profiles"],
+    "train": ["bundle", "distributed", "models", "objective", "optimiser", "plans", "tiles"],
+    "evaluate": ["bundle", "models", "prediction", "tiles"],
+    "map": ["bundle", "models", "prediction", "raster", "tiles"],
+    "report": ["plans", "profiles", "raster", "tiles"],
+}
+
+
+# --- the run ----------------------------------------------------------------------------------------------------
+
+
+def checked_config():
+    """Return the typed configuration after --configfile and --config; mistakes are a `UserError`."""
+    for path in workflow.configfiles:
+        read_yaml(Path(path))  # Snakemake takes the last of two equal keys without a word, this does not
+    options = workflow.config_settings.config_args or []
+    files = [shown(path) for path in workflow.overwrite_configfiles] or ["config.yaml"]
+    changed = ["--config"] if any(not option.startswith("cluster=") for option in options) else []
+    return parse_config(overridden(config, options), " + ".join(files + changed))
+
+
+def cluster_file():
+    """Return the cluster description in use; none is a `UserError`."""
+    places = get_appdirs()
+    return chosen_cluster(
+        option=workflow.config_settings.config.get("cluster"),
+        start=Path(workflow.workdir_init),
+        root=Path(workflow.basedir),
+        site_folders=[Path(places.user_config_dir), Path(places.site_config_dir)],
+        is_main_process=workflow.is_main_process,
+    )
+
+
+def shown(path):
+    """Return `path` as the user would write it: relative where it lies below the working folder."""
+    path = Path(path).absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+# Snakemake does not compare params that look at the input. That is wanted for these two: the files hold everything,
+# while a stage runs again for its own settings alone.
+
+
+def config_path(wildcards, input):
+    """Return the configuration file that the stages read."""
+    return str(RESULTS / frozen(CONFIG)[0])
+
+
+def cluster_path(wildcards, input):
+    """Return the cluster description that the stages read."""
+    return shown(CLUSTER_FILE)
+
+
+# --- what a stage depends on ------------------------------------------------------------------------------------
+
+
+def sources(stage):
+    """Return the source files that decide what `stage` writes."""
+    package = Path(landbalance.__file__).parent
+    files = []
+    for name in [stage, *SHARED_MODULES[stage]]:
+        single = package / f"{name}.py"
+        files += [single] if single.exists() else [path for path in (package / name).rglob("*") if path.is_file()]
+    return sorted(shown(path) for path in files if path.suffix in (".py", ".html", ".css", ".js"))
+
+
+@functools.cache
+def digest(stage):
+    """Return a digest of the source files that decide what `stage` writes."""
+    return hashlib.sha256(b"".join(Path(path).read_bytes() for path in sources(stage))).hexdigest()
+
+
+def each(settings_of):
+    """Return a param for each line of `settings_of(wildcards)`, whose number is the same for all wildcards."""
+
+    def setting(number):
+        return lambda wildcards: settings_of(wildcards)[number]
+
+    return [setting(number) for number in range(len(settings_of(example_wildcards())))]
+
+
+def example_wildcards():
+    """Return wildcards of some job that the configuration has, of one with a scene if there is one."""
+    experiment = max(CONFIG.experiments, key=lambda name: len(map_paths(name)))
+    chosen = CONFIG.experiments[experiment]
+    scenes = CONFIG.datasets[chosen.dataset].scenes
+    return SimpleNamespace(
+        dataset=chosen.dataset,
+        model=chosen.model,
+        node=CLUSTER.nodes[0].name,
+        experiment=experiment,
+        scene=next(iter(scenes), None),
+    )
+
+
+def lines(sections):
+    """Return a line for each key of each section: `training.epochs: 30`; values in their own order, as JSON."""
+    return [
+        f"{name}.{key}: {json.dumps(value, ensure_ascii=False)}"
+        for name, section in sections.items()
+        for key, value in section.items()
+    ]
+
+
+def dump(section, *without):
+    """Return a section of the configuration as plain values, without the keys named."""
+    return section.model_dump(mode="json", exclude=set(without))
+
+
+def experiments_of(dataset, model):
+    """Return the experiments that train `model` on `dataset`."""
+    return [item for item in CONFIG.experiments.values() if (item.dataset, item.model) == (dataset, model)]
+
+
+def experiment_of(wildcards):
+    """Return the experiment that a rule's wildcards name."""
+    return CONFIG.experiments[wildcards.experiment]
+
+
+def dataset_of(wildcards):
+    """Return the dataset of the experiment that a rule's wildcards name."""
+    return CONFIG.datasets[experiment_of(wildcards).dataset]
+
+
+def local_sources(wildcards):
+    """Return the files that a dataset takes from this machine, so that an edited one is taken again."""
+    paths = [source.path for source in CONFIG.datasets[wildcards.dataset].sources if source.path]
+    return [path for path in paths if Path(path).is_file()]
+
+
+def download_settings(wildcards):
+    """Return what decides the files fetched; licence and attribution are wording, which the report shows."""
+    wanted = CONFIG.datasets[wildcards.dataset].sources
+    return lines({"dataset": {"sources": [dump(source, "licence", "attribution") for source in wanted]}})
+
+
+def tile_settings(wildcards):
+    """Return what decides the tiles: not the sources (the manifest is an input), and nothing that is only shown."""
+    dataset = CONFIG.datasets[wildcards.dataset]
+    scenes = {name: dump(scene, "acquired") for name, scene in dataset.scenes.items()}
+    classes = [dump(item, "colour") for item in dataset.classes]
+    rest = dump(dataset, "sources", "display", "scenes", "classes")
+    return lines({"dataset": {**rest, "scenes": scenes, "classes": classes}})
+
+
+def profile_settings(wildcards):
+    """Return what decides how long a step takes: the network, the shape of its tiles, the workers of the node."""
+    dataset = CONFIG.datasets[wildcards.dataset]
+    training = [CONFIG.training[item.training] for item in experiments_of(wildcards.dataset, wildcards.model)]
+    shape = {
+        "task": dataset.task,
+        "bands": len(dataset.bands),
+        "classes": len(dataset.classes),
+        "tile": dataset.tiles.size,
+        "largest_batch": max((item.batch_size for item in training), default=None),
+    }
+    return lines(
+        {
+            "profile": dump(CONFIG.profile),
+            "model": dump(CONFIG.models[wildcards.model]),
+            "shape": shape,
+            "node": {"workers": [dump(worker) for worker in CLUSTER.node(wildcards.node).workers]},
+            "code": {"profile": digest("profile")},
+        }
+    )
+
+
+def plan_settings(wildcards):
+    """Return what decides the shares, besides the profiles."""
+    experiment = experiment_of(wildcards)
+    return lines(
+        {
+            "experiment": {"arm": experiment.arm},
+            "training": {"batch_size": CONFIG.training[experiment.training].batch_size},
+            "cluster": {"nodes": [dump(node, "slurm") for node in CLUSTER.nodes]},
+        }
+    )
+
+
+def train_settings(wildcards):
+    """Return what decides the model; who computes it, and how often it is saved, do not."""
+    experiment = experiment_of(wildcards)
+    return lines(
+        {
+            "experiment": {"arm": experiment.arm},
+            "model": dump(CONFIG.models[experiment.model]),
+            "training": dump(CONFIG.training[experiment.training], "checkpoint_seconds", "timeout_seconds"),
+            "code": {"train": digest("train")},
+        }
+    )
+
+
+def evaluate_settings(wildcards):
+    """Return what decides the scores, besides the model and the tiles."""
+    return lines({"evaluate": dump(CONFIG.evaluate)})
+
+
+def map_settings(wildcards):
+    """Return what decides a map, besides the model and the scene's files."""
+    dataset = dataset_of(wildcards)
+    if not dataset.scenes:
+        return []
+    return lines(
+        {
+            "map": dump(CONFIG.map),
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+            "dataset": {
+                "resolution": dataset.resolution,
+                "resampling": dataset.resampling,
+                "classes": [dump(item) for item in dataset.classes],
+            },
+        }
+    )
+
+
+def report_settings(wildcards):
+    """Return everything that the report of an experiment shows."""
+    experiment = experiment_of(wildcards)
+    return lines(
+        {
+            "report": dump(CONFIG.report),
+            "experiment": dump(experiment),
+            "dataset": dump(CONFIG.datasets[experiment.dataset]),
+            "model": dump(CONFIG.models[experiment.model]),
+            "training": dump(CONFIG.training[experiment.training]),
+        }
+    )
+
+
+def index_settings(wildcards):
+    """Return what the overview shows besides the reports."""
+    experiments = {name: dump(item) for name, item in CONFIG.experiments.items()}
+    return lines({"report": {"title": CONFIG.report.title}, "index": {"experiments": experiments}})
+
+
+# --- paths of several files -------------------------------------------------------------------------------------
+
+
+def tile_paths(wildcards):
+    """Return the index and the statistics of an experiment's tiles; they are rewritten whenever a shard is."""
+    return expand(
+        "results/tile/{dataset}/{file}",
+        dataset=experiment_of(wildcards).dataset,
+        file=["index.parquet", "statistics.json"],
+    )
+
+
+def manifest_path(wildcards):
+    """Return the list of source files of an experiment's dataset."""
+    return f"results/download/{experiment_of(wildcards).dataset}/manifest.json"
+
+
+def profile_paths(wildcards):
+    """Return the profiles of all kinds of nodes for an experiment's model and tiles."""
+    experiment = experiment_of(wildcards)
+    folder = f"results/profile/{experiment.dataset}/{experiment.model}"
+    return [f"{folder}/{node.name}.json" for node in CLUSTER.nodes]
+
+
+def plan_to_train_by(wildcards):
+    """Return the plan of an experiment.
+
+    Another plan changes who computes, not what is computed, so it is no reason to train again. Only in the
+    arm `unweighted` the shares change the model.
+    """
+    path = f"results/plan/{wildcards.experiment}.json"
+    return path if experiment_of(wildcards).arm == "unweighted" else ancient(path)
+
+
+def equal_run_paths(wildcards):
+    """Return what a report needs of the runs with equal shares of the same work, which it compares with."""
+    experiment = experiment_of(wildcards)
+    batch_size = CONFIG.training[experiment.training].batch_size
+    names = [
+        name
+        for name, other in CONFIG.experiments.items()
+        if (other.dataset, other.model, other.arm) == (experiment.dataset, experiment.model, "equal")
+        and CONFIG.training[other.training].batch_size == batch_size
+    ]
+    files = ["plan/{name}.json", "train/{name}/run.json", "train/{name}/timing.parquet", "evaluate/{name}/metrics.json"]
+    return [f"results/{file}".format(name=name) for name in names for file in files]
+
+
+def map_paths(experiment):
+    """Return the maps of all scenes of an experiment's dataset."""
+    dataset = CONFIG.datasets[CONFIG.experiments[experiment].dataset]
+    return [f"results/map/{experiment}/{scene}.tif" for scene in dataset.scenes]
+
+
+# --- resources --------------------------------------------------------------------------------------------------
+
+
+def any_of(names):
+    """Return a pattern that matches the names and nothing else."""
+    return "|".join(sorted(re.escape(name) for name in names)) or r"(?!)"
+
+
+def node_of(wildcards):
+    """Return the kind of node that a job runs on: the one it measures, or the first, which leads a training."""
+    return CLUSTER.node(wildcards.node) if "node" in wildcards.keys() else CLUSTER.nodes[0]
+
+
+def node_threads(wildcards):
+    """Return all cores of this machine, so that nothing runs beside a measurement or a training.
+
+    On a cluster, where cores are not counted, it is what the workers of the node need.
+    """
+    return workflow._cores or sum(worker.count * worker.threads for worker in node_of(wildcards).workers)
+
+
+def from_slurm(key):
+    """Return a function of a rule's wildcards that gives what the scheduler needs for its node; None if nothing."""
+
+    def resource(wildcards):
+        return getattr(node_of(wildcards).slurm, key, None)
+
+    return resource

@@ -1,0 +1,21 @@
+rule tile:
+    input:
+        code=sources("tile"),
+        manifest="results/download/{dataset}/manifest.json",
+    output:
+        index="results/tile/{dataset}/index.parquet",
+        statistics="results/tile/{dataset}/statistics.json",
+    log:
+        "logs/tile/{dataset}.log",
+    conda:
+        "../../envs/landbalance.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+    params:
+        *each(tile_settings),
+        config=config_path,
+    message:
+        "Cut {wildcards.dataset} into tiles"
+    shell:
+        "landbalance tile {wildcards.dataset} --config {params.config:q} --results results 2>&1 | tee -i {log:q}"
