@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from measuring import benchmark_result
 from torch import nn
 
 from landbalance.config.data import ClassInfo
@@ -40,6 +39,7 @@ from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore, norm
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
 from landbalance.train.order import epoch_order, orientations, oriented
+from measuring import benchmark_result
 
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)
 RESNET = Model(architecture="resnet18")
@@ -62,11 +62,8 @@ class Case:
 
     @property
     def batch_size(self) -> int:
+        """Return the global batch size."""
         return sum(self.runs[0])
-
-    @property
-    def workers(self) -> int:
-        return max(map(len, self.runs))
 
 
 CASES = (
@@ -128,7 +125,9 @@ def write_tiles(folder: Path, case: Case, random: np.random.Generator) -> TileSt
     info = StoreInfo(
         task="segmentation" if segmentation else "classification",
         bands=[f"B{band}" for band in range(bands)],
-        classes=[ClassInfo(name=name, colour=colour, values=[name]) for name, colour in zip(names, colours)],
+        classes=[
+            ClassInfo(name=name, colour=colour, values=[name]) for name, colour in zip(names, colours, strict=True)
+        ],
         tile_size=size,
         resolution=None,
         tiles=count,
@@ -182,9 +181,9 @@ def one_process(case: Case, store: TileStore, dtype: torch.dtype) -> dict[str, t
             samples = order[start : start + settings.batch_size]
             images, labels = store.read(samples)
             turns = orientations(samples, settings.seed, epoch)
-            images = np.stack([oriented(tile, turn) for tile, turn in zip(images, turns)])
+            images = np.stack([oriented(tile, turn) for tile, turn in zip(images, turns, strict=True)])
             if labels.ndim == 3:
-                labels = np.stack([oriented(tile, turn) for tile, turn in zip(labels, turns)])
+                labels = np.stack([oriented(tile, turn) for tile, turn in zip(labels, turns, strict=True)])
             rate = LEARNING_RATE * 0.5 * (1 + np.cos(np.pi * done / STEPS))
             for group in optimiser.param_groups:
                 group["lr"] = rate
@@ -212,6 +211,7 @@ class StopAfter(StopRequest):
 
     @property
     def requested(self) -> bool:  # type: ignore[override]
+        """Whether the job should stop; asked once a step."""
         self._left -= 1
         return self._left < 0
 

@@ -18,7 +18,9 @@ def by_hand(logits, labels, weights):
 def test_the_loss_is_a_sum_over_labelled_elements(weights):
     logits = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([0, 1, 2, IGNORED] * 5)
-    assert float(summed_loss(logits, labels, weights)) == pytest.approx(float(by_hand(logits, labels, weights)), rel=1e-5)
+    assert float(summed_loss(logits, labels, weights)) == pytest.approx(
+        float(by_hand(logits, labels, weights)), rel=1e-5
+    )
 
 
 def test_the_sum_of_weights_leaves_ignored_elements_out():

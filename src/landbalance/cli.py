@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr, force=True
     )
     command: Callable[[argparse.Namespace], int | None] = options.command
+    # A scheduler ends a job with SIGTERM: leave as after Ctrl-C, so that nothing half-written stays.
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     try:
         return command(options) or 0
     except UserError as error:
@@ -87,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     mapping.add_argument("scene", help="a name under `scenes` of the experiment's dataset")
     report = add("report", _report, "write the HTML report of an experiment, or of all")
     report.add_argument("experiment", nargs="?", help="a name under `experiments`; an overview of all when left out")
+    add("summary", _summary, "print where maps and reports lie, and the figures that matter")
     return parser
 
 
@@ -204,6 +208,13 @@ def _report(options: argparse.Namespace) -> None:
     else:
         _named(options, "experiments", options.experiment)
         run(options.experiment, config, layout)
+
+
+def _summary(options: argparse.Namespace) -> None:
+    from landbalance.config import load_config
+    from landbalance.report import summary
+
+    sys.stdout.write(summary(load_config(options.config), Layout(options.results)) + "\n")
 
 
 def _named(options: argparse.Namespace, section: str, name: str) -> Any:

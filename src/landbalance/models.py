@@ -4,11 +4,13 @@ from typing import cast
 
 import torch
 from torch import nn
+from torch.nn.functional import avg_pool2d
 
 from landbalance.config.learning import Model
 from landbalance.errors import UserError
 
 _GROUPS = 8
+_AROUND = 7
 
 
 def build_model(model: Model, bands: int, classes: int) -> nn.Module:
@@ -54,23 +56,32 @@ def _unet(model: Model, bands: int, classes: int) -> nn.Module:
 
 
 class _WithSpectralBranch(nn.Module):
-    """Adds the logits of a network that sees one pixel at a time to those of one that sees its surroundings.
+    """Adds the logits of a network that sees a pixel and the mean around it to those of one that sees shapes.
 
-    An encoder halves the resolution at once; what the bands of a single pixel tell gets lost in it.
+    An encoder halves the resolution at once; what the many bands of a single pixel tell gets lost in it.
     """
 
     def __init__(self, spatial: nn.Module, bands: int, channels: int, classes: int) -> None:
         super().__init__()
         self.spatial = spatial
         layers: list[nn.Module] = []
-        for inputs in (bands, channels):
-            layers += [nn.Conv2d(inputs, channels, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+        for inputs in (2 * bands, channels):
+            layers += [nn.Conv2d(inputs, channels, 1), _PixelNorm(channels), nn.ReLU(inplace=True)]
         self.spectral = nn.Sequential(*layers, nn.Conv2d(channels, classes, 1))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return logits of shape (n, classes, height, width)."""
-        logits: torch.Tensor = self.spatial(images) + self.spectral(images)
+        around = avg_pool2d(images, _AROUND, 1, _AROUND // 2, count_include_pad=False)
+        logits: torch.Tensor = self.spatial(images) + self.spectral(torch.cat([images, around], 1))
         return logits
+
+
+class _PixelNorm(nn.LayerNorm):
+    """Layer norm over the channels of each pixel: unlike group norm it keeps what a whole tile has in common."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return `images` (n, channels, height, width), normalised."""
+        return super().forward(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 def _parameters_in_use(network: nn.Module, images: torch.Tensor) -> set[int]:

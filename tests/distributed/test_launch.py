@@ -26,7 +26,9 @@ def program(tmp_path: Path, text: str) -> list[str]:
 def test_each_worker_is_told_its_place_its_threads_and_a_loopback_address(tmp_path):
     names = "RANK WORLD_SIZE OMP_NUM_THREADS MASTER_ADDR"
     run_workers(
-        program(tmp_path, f"open(sys.argv[1] + f'/{{rank}}', 'w').write(' '.join(os.environ[n] for n in '{names}'.split()))"),
+        program(
+            tmp_path, f"open(sys.argv[1] + f'/{{rank}}', 'w').write(' '.join(os.environ[n] for n in '{names}'.split()))"
+        ),
         TWO,
     )
     assert (tmp_path / "0").read_text() == "0 2 1 127.0.0.1"
@@ -36,7 +38,9 @@ def test_each_worker_is_told_its_place_its_threads_and_a_loopback_address(tmp_pa
 def test_a_worker_that_fails_is_named_and_the_others_are_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "_GRACE_SECONDS", 0.5)
     text = "open(sys.argv[1] + f'/pid-{rank}', 'w').write(str(os.getpid()))\nif rank: sys.exit(3)\ntime.sleep(600)"
-    with pytest.raises(UserError, match=r"worker 1 \(slow one\) failed with exit status 3.*all other workers were ended"):
+    with pytest.raises(
+        UserError, match=r"worker 1 \(slow one\) failed with exit status 3.*all other workers were ended"
+    ):
         run_workers(program(tmp_path, text), TWO)
     assert not psutil.pid_exists(int((tmp_path / "pid-0").read_text()))
 
@@ -88,7 +92,11 @@ def test_a_stop_request_reaches_the_workers_and_is_told_as_such(tmp_path):
 
 
 def test_workers_end_when_their_launcher_is_killed(tmp_path):
-    text = "from landbalance.distributed.launch import end_with_launcher\nend_with_launcher()\n" + READY + "time.sleep(600)"
+    text = (
+        "from landbalance.distributed.launch import end_with_launcher\nend_with_launcher()\n"
+        + READY
+        + "time.sleep(600)"
+    )
     process = started(tmp_path, text)
     pids = [int(path.read_text() or 0) for path in tmp_path.glob("ready-*")]
     process.kill()

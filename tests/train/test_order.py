@@ -24,7 +24,9 @@ def test_the_samples_of_a_step_do_not_depend_on_the_split(one, other, samples):
         return
     order = epoch_order(np.arange(samples), seed=0, epoch=0)
     for step in range(steps_per_epoch(samples, sum(one))):
-        sets = [np.concatenate([slice_of(step, order, shares, r) for r in range(len(shares))]) for shares in (one, other)]
+        sets = [
+            np.concatenate([slice_of(step, order, shares, r) for r in range(len(shares))]) for shares in (one, other)
+        ]
         assert sets[0].tolist() == sets[1].tolist()
 
 

@@ -21,8 +21,8 @@ class Model(Settings):
     width: Positive = Field(32, description="Channels of the U-Net's last decoder level but one.")
     spectral: Annotated[int, Field(ge=0)] = Field(
         64,
-        description="Channels of a branch beside the U-Net that sees one pixel at a time, for what many bands tell; "
-        "none when 0.",
+        description="Channels of a branch beside the U-Net that sees one pixel and the mean of the 7 × 7 around it, "
+        "for what many bands tell; none when 0.",
     )
     norm: Literal["batch", "group"] = Field(
         "batch",

@@ -2,5 +2,6 @@
 
 from landbalance.report.overview import run_index
 from landbalance.report.page import run
+from landbalance.report.summary import summary
 
-__all__ = ["run", "run_index"]
+__all__ = ["run", "run_index", "summary"]

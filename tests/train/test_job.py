@@ -1,0 +1,174 @@
+"""Whole training jobs by the command line, on two real workers, with what can go wrong on the way."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import yaml
+from stores import write_store
+
+from landbalance.bundle import load_bundle
+from landbalance.files import digest, read_json, write_json
+from landbalance.plans import Plan, PlannedWorker, Prediction
+
+pytestmark = pytest.mark.slow
+
+PREDICTION = Prediction(
+    step_seconds=1, communication_seconds=0, epoch_seconds=1, equal_step_seconds=1, fastest_alone_step_seconds=1,
+    speedup_over_equal=1, speedup_over_equal_limit=1, speedup_over_fastest=1, speedup_over_fastest_limit=1,
+    fraction_of_total_speed=1,
+)  # fmt: skip
+
+
+def write_plan(results: Path, shares, device="cpu"):
+    workers = [
+        PlannedWorker(
+            rank=rank, node="here", node_index=0, local_index=rank, title=f"worker {rank}", device=device, threads=1,
+            slowdown=1.0, emulated=False, share=share, micro_batch=None, speed=1, predicted_seconds=1, left_out=None,
+        )
+        for rank, share in enumerate(shares)
+    ]  # fmt: skip
+    plan = Plan(experiment="e", arm="balanced", batch_size=sum(shares), workers=workers, predicted=PREDICTION)
+    write_json(results / "plan" / "e.json", plan.model_dump(mode="json"))
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
+    store = write_store(tmp_path / "results" / "tile" / "d", train=21, size=16)
+    info = read_json(store / "statistics.json")
+    config = {
+        "datasets": {
+            "d": {
+                "task": "segmentation",
+                "sources": [{"path": "nowhere", "licence": "none"}],
+                "scenes": {"s": {"bands": {band: f"{band}.tif" for band in info["bands"]}}},
+                "labels": {"path": "l.gpkg", "field": "f"},
+                "classes": [{key: item[key] for key in ("name", "colour", "values")} for item in info["classes"]],
+                "tiles": {"size": 16},
+                "split": {"by": "block", "size": 32},
+            }
+        },
+        "models": {"m": {"architecture": "unet", "depth": 3, "width": 8, "spectral": 8}},
+        "training": {"t": {"epochs": 2, "batch_size": 8, "checkpoint_seconds": 0, "timeout_seconds": 60}},
+        "experiments": {"e": {"dataset": "d", "model": "m", "training": "t"}},
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    write_plan(tmp_path / "results", (5, 3))
+    return tmp_path
+
+
+def start(project, *, environment=None, config="config.yaml"):
+    command = [sys.executable, "-m", "landbalance", "train", "e", "--config", config]
+    return subprocess.Popen(
+        command, cwd=project, env=os.environ | (environment or {}), stderr=subprocess.PIPE, text=True
+    )
+
+
+def train(project):
+    process = start(project)
+    _, said = process.communicate(timeout=200)
+    return process.returncode, said
+
+
+def wait_for_checkpoint(project, process):
+    folder = project / "results" / "train" / "e" / "checkpoints"
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("step-*.pt")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def model_digest(project):
+    return digest(project / "results" / "train" / "e" / "model.safetensors")
+
+
+def test_a_job_writes_a_usable_bundle_and_a_row_per_step_and_worker(project):
+    status, said = train(project)
+    folder = project / "results" / "train" / "e"
+    assert status == 0, said
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "history.parquet", "model.json", "model.safetensors", "run.json", "timing.parquet",
+    ]  # fmt: skip
+    timing = pd.read_parquet(folder / "timing.parquet")
+    assert timing.groupby(["epoch", "step"])["samples"].sum().tolist() == [8, 8, 5] * 2
+    assert timing["rank"].value_counts().to_dict() == {0: 6, 1: 6}
+    assert (timing["step_seconds"] >= timing["compute_seconds"]).all()
+    history = pd.read_parquet(folder / "history.parquet")
+    assert history["epoch"].tolist() == [1, 2]
+    network, card = load_bundle(folder)
+    assert card.bands == ["B00", "B01"]
+    assert not network.training
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(project, ending):
+    assert train(project)[0] == 0
+    unbroken = model_digest(project)
+    (project / "results" / "train" / "e" / "model.safetensors").unlink()
+
+    process = start(project)
+    wait_for_checkpoint(project, process)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    if ending == signal.SIGKILL:
+        workers[-1].kill()
+    else:
+        process.terminate()
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 1, said
+    expected = "was killed by SIGKILL" if ending == signal.SIGKILL else "stopped on request, after a checkpoint"
+    assert expected in said
+    assert "Traceback" not in said
+    assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+    assert not (project / "results" / "train" / "e" / "model.safetensors").exists()
+
+    status, said = train(project)
+    assert status == 0, said
+    assert "going on from a checkpoint" in said
+    assert model_digest(project) == unbroken
+    assert read_json(project / "results" / "train" / "e" / "run.json")["resumed"] == 1
+
+
+def test_a_gpu_that_is_not_there_is_told_before_training(project):
+    import torch
+
+    if torch.cuda.is_available():
+        shares = (8,) * (torch.cuda.device_count() + 1)
+    else:
+        shares = (8,)
+    write_plan(project / "results", shares, device="cuda")
+    config = yaml.safe_load((project / "config.yaml").read_text())
+    config["training"]["t"]["batch_size"] = sum(shares)
+    (project / "config.yaml").write_text(yaml.safe_dump(config))
+    status, said = train(project)
+    assert status == 1
+    assert "device: cuda" in said
+    assert "Traceback" not in said
+
+
+def test_a_plan_for_another_batch_is_refused(project):
+    write_plan(project / "results", (5, 4))
+    status, said = train(project)
+    assert status == 1
+    assert "batch_size 9, but the configuration says balanced and 8" in said
+
+
+def test_workers_with_other_settings_are_named(project):
+    other = (project / "config.yaml").read_text().replace("width: 8", "width: 16")
+    (project / "other.yaml").write_text(other)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        start(project, environment={**place, "RANK": str(rank)}, config=config)
+        for rank, config in enumerate(("config.yaml", "other.yaml"))
+    ]
+    said = [process.communicate(timeout=100)[1] for process in processes]
+    assert [process.returncode for process in processes] == [1, 1]
+    assert "worker 1 (worker 1) has another settings or tiles than worker 0" in said[0]
