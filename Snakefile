@@ -18,6 +18,8 @@ try:
     CONFIG = checked_config()
     CLUSTER_FILE = cluster_file()
     CLUSTER = load_cluster(CLUSTER_FILE)
+    if workflow.is_main_process:
+        check_run(CONFIG, CLUSTER, "configuration", str(CLUSTER_FILE))
 except UserError as error:
     sys.exit(f"error: {error}")
 use_own_commands()

@@ -95,11 +95,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from landbalance.check import check_run
     from landbalance.cluster import load_cluster
     from landbalance.config import load_config
 
     config = load_config(options.config)
     cluster = load_cluster(options.cluster)
+    check_run(config, cluster, str(options.config), str(options.cluster))
     _log.info("%s: %d experiments: %s", options.config, len(config.experiments), ", ".join(config.experiments))
     for node in cluster.nodes:
         titles = "; ".join(f"{worker.count} × {worker.title}" for worker in node.workers)

@@ -12,11 +12,11 @@ import pandas as pd
 import psutil
 import pytest
 import yaml
-from stores import write_store
 
 from landbalance.bundle import load_bundle
 from landbalance.files import digest, read_json, write_json
 from landbalance.plans import Plan, PlannedWorker, Prediction
+from stores import write_store
 
 pytestmark = pytest.mark.slow
 
@@ -138,10 +138,7 @@ def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(proje
 def test_a_gpu_that_is_not_there_is_told_before_training(project):
     import torch
 
-    if torch.cuda.is_available():
-        shares = (8,) * (torch.cuda.device_count() + 1)
-    else:
-        shares = (8,)
+    shares = (8,) * (torch.cuda.device_count() + 1) if torch.cuda.is_available() else (8,)
     write_plan(project / "results", shares, device="cuda")
     config = yaml.safe_load((project / "config.yaml").read_text())
     config["training"]["t"]["batch_size"] = sum(shares)

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from snakemake.common import get_appdirs
 
 import landbalance
+from landbalance.check import check_run
 from landbalance.cluster import load_cluster
 from landbalance.config import parse_config
 from landbalance.config.load import read_yaml

@@ -152,7 +152,7 @@ def train(job: Job, position: Position) -> None:
                     timing, began, saved = [], time.monotonic(), time.monotonic()
                     if totals.stop:
                         raise StoppedError
-            _finish_epoch(job, position, reader, sums, timing, rate, began)
+            _finish_epoch(job, position, reader, sums, timing, steps, began)
             _save(job, position, steps, None, [], time.monotonic())
             saved = time.monotonic()
 
@@ -208,7 +208,7 @@ def _finish_epoch(
     reader: BatchReader,
     sums: Tensor,
     timing: list[dict[str, float]],
-    rate: float,
+    steps: int,
     began: float,
 ) -> None:
     """Validate, and write the epoch into the history; the position moves to the next epoch."""
@@ -218,7 +218,7 @@ def _finish_epoch(
     position.seconds += time.monotonic() - began
     row = {
         "epoch": position.epoch + 1,
-        "learning_rate": rate,
+        "learning_rate": learning_rate(job.settings, (position.epoch + 1) * steps - 1, steps),
         "train_loss": float(sums[0] / sums[1]) if sums[1] else float("nan"),
         "validation_loss": loss / weight if weight else float("nan"),
         "validation_accuracy": correct / labelled if labelled else float("nan"),

@@ -1,0 +1,70 @@
+"""Does a run fit this machine? Asked before any work is spent."""
+
+from pathlib import Path
+
+from landbalance.cluster import Cluster
+from landbalance.config import Config
+from landbalance.errors import UserError
+
+
+def check_run(config: Config, cluster: Cluster, origin: str, cluster_origin: str) -> None:
+    """Stop when a local source is missing, an equal share would be empty, or a GPU of this machine is not there.
+
+    Parameters
+    ----------
+    origin, cluster_origin : str
+        The files that the settings came from, for messages.
+
+    Raises
+    ------
+    UserError
+        With a line for each mistake.
+    """
+    mistakes = [
+        *(f"{origin}: {mistake}" for mistake in (*_missing_sources(config), *_small_batches(config, cluster))),
+        *(f"{cluster_origin}: {mistake}" for mistake in _missing_devices(cluster)),
+    ]
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+
+
+def _missing_sources(config: Config) -> list[str]:
+    used = {experiment.dataset for experiment in config.experiments.values()}
+    return [
+        f"datasets.{name}.sources.{number}.path: {source.path} is not there (from {Path.cwd()}). Correct the path."
+        for name, dataset in config.datasets.items()
+        if name in used
+        for number, source in enumerate(dataset.sources)
+        if source.path is not None and not Path(source.path).expanduser().exists()
+    ]
+
+
+def _small_batches(config: Config, cluster: Cluster) -> list[str]:
+    workers = sum(node.count * worker.count for node in cluster.nodes for worker in node.workers)
+    return [
+        f"training.{experiment.training}.batch_size: found {config.training[experiment.training].batch_size}, but "
+        f"experiment {name} gives equal shares to {workers} workers; allowed: {workers} or more. Raise it, use fewer "
+        "workers, or the arm balanced, which leaves workers out."
+        for name, experiment in config.experiments.items()
+        if experiment.arm == "equal" and config.training[experiment.training].batch_size < workers
+    ]
+
+
+def _missing_devices(cluster: Cluster) -> list[str]:
+    """Return what is wrong with the nodes that Slurm does not give: those are this machine."""
+    wanted = {
+        node.name: sum(worker.count for worker in node.workers if worker.device == "cuda")
+        for node in cluster.nodes
+        if node.slurm is None
+    }
+    if not any(wanted.values()):
+        return []
+    import torch
+
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [
+        f"nodes.{name}: {count} workers with device: cuda, but torch finds {found} GPUs on this machine. Use device: "
+        "cpu, or say under `slurm` how to get a node that has them."
+        for name, count in wanted.items()
+        if count > found
+    ]
