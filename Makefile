@@ -1,7 +1,7 @@
 # `make demo` makes a map and a report from real data on this machine; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema clean
+.PHONY: help demo test lint schema pictures clean
 
 # Relative, so that a folder with spaces in its name works; the commands below find what is installed here first.
 VENV := .venv
@@ -33,6 +33,11 @@ lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelli
 
 schema: $(VENV)/installed-workflow  ## make the schemas and docs/configuration.md anew from the typed settings
 	python -m landbalance.config.schema
+
+pictures: demo  ## make the pictures of the docs anew from the demo's results
+	mkdir -p docs/pictures
+	python -c "from PIL import Image; picture = Image.open('results/report/havel/map.png').convert('RGB'); \
+	  picture.thumbnail((1000, 1300)); picture.save('docs/pictures/havel-map.jpg', quality=82)"
 
 clean:  ## remove results, logs and caches (not the environment)
 	rm -rf results logs .snakemake .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -55,14 +55,14 @@ onstart:
     freeze(CONFIG, RESULTS)
 
 
-# All that one looks at, so that a lost file is made again.
+# All that one looks at, so that a lost file is made again (but for a report's map.png, see report.smk).
 rule all:
     default_target: True
     input:
         expand(rules.plan.output, experiment=CONFIG.experiments),
         expand(rules.train.output, experiment=CONFIG.experiments),
         expand(rules.evaluate.output, experiment=CONFIG.experiments),
-        [path for experiment in CONFIG.experiments for path in map_paths(experiment)],
+        [path for experiment in CONFIG.experiments for end in ("tif", "qml") for path in map_paths(experiment, end)],
         expand(rules.report.output, experiment=CONFIG.experiments),
         rules.index.output,
     message:

@@ -44,7 +44,7 @@ from measuring import benchmark_result
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)
 RESNET = Model(architecture="resnet18")
 STEPS = 10
-LEARNING_RATE = 0.01
+LEARNING_RATE = 0.002
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def settings_of(case: Case) -> Training:
     )
 
 
-def write_tiles(folder: Path, case: Case, random: np.random.Generator) -> TileStore:
+def write_tiles(folder: Path, case: Case, random: np.random.Generator, bands: int = 4) -> TileStore:
     """Write a store of random tiles with learnable labels for the case; return it opened."""
-    samples, size, bands = case.samples or STEPS // 2 * case.batch_size, 32, 4
+    samples, size = case.samples or STEPS // 2 * case.batch_size, 32
     count = samples + 2
     segmentation = case.model.architecture == "unet"
     kinds = random.integers(0, 3, (count, 1, 1)) if not segmentation else random.integers(0, 3, (count, 4, 4))
@@ -244,11 +244,15 @@ def on_workers(case: Case, run: int, store: TileStore, dtype: torch.dtype, folde
         torch.save(job.result.state_dict(), folder / "state.pt")
 
 
-def largest_difference(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> float:
-    """Return the largest relative difference over tensors, running statistics included."""
+def largest_difference(
+    found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], statistics: bool = False
+) -> float:
+    """Return the largest relative difference over parameters, or over the running statistics of batch norms."""
     assert found.keys() == wanted.keys()
-    floating = [key for key, value in wanted.items() if value.is_floating_point()]
-    return max(float((found[key] - wanted[key]).norm() / wanted[key].norm().clamp_min(1e-12)) for key in floating)
+    names = [name for name, value in wanted.items() if value.is_floating_point()]
+    chosen = [name for name in names if ("running_" in name) is statistics]
+    differences = [float((found[name] - wanted[name]).norm() / wanted[name].norm().clamp_min(1e-12)) for name in chosen]
+    return max(differences, default=0.0)
 
 
 def planned_runs(cases: Sequence[Case]) -> Iterator[tuple[int, list[tuple[Case, int]]]]:
@@ -277,11 +281,15 @@ def figures(quick: bool) -> dict[str, float]:
             run_workers(command, [LocalWorker(f"worker {rank}", 1) for rank in range(size)])
         for kind in ("float64", "float32"):
             dtype = getattr(torch, kind)
+            statistics = 0.0
             for case in cases:
                 found = torch.load(root / case.name / kind / "state.pt", weights_only=True)
                 # The one process always computes the exact gradient: what an arm loses shows against it.
-                difference = largest_difference(found, one_process(case, stores[case.name], dtype))
-                result[f"{kind}.{case.name}"] = difference
+                wanted = one_process(case, stores[case.name], dtype)
+                result[f"{kind}.{case.name}"] = largest_difference(found, wanted)
+                if case.arm == "balanced":
+                    statistics = max(statistics, largest_difference(found, wanted, statistics=True))
+            result[f"{kind}.running_statistics"] = statistics
     return result
 
 

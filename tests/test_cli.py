@@ -88,7 +88,7 @@ def test_check() -> None:
     result = run("check")
     assert result.returncode == 0
     assert result.stdout == ""
-    assert "2 experiments: havel, havel-equal" in result.stderr
+    assert "experiments havel, havel-equal" in result.stderr
     assert "emulated 3× slower" in result.stderr
 
 

@@ -19,9 +19,11 @@ _log = logging.getLogger("landbalance")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr, force=True
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # GDAL's own words come as our messages do, which say more.
+    logging.getLogger("rasterio._err").setLevel(logging.CRITICAL)
     command: Callable[[argparse.Namespace], int | None] = options.command
     # A scheduler ends a job with SIGTERM: leave as after Ctrl-C, so that nothing half-written stays.
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
@@ -35,6 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.error("stopped")
         return 130
     return 1
+
+
+class _Formatter(logging.Formatter):
+    """Says of a warning that it is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return (
+            text.replace(record.message, f"warning: {record.message}", 1) if record.levelno == logging.WARNING else text
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -102,7 +114,7 @@ def _check(options: argparse.Namespace) -> None:
     config = load_config(options.config)
     cluster = load_cluster(options.cluster)
     check_run(config, cluster, str(options.config), str(options.cluster))
-    _log.info("%s: %d experiments: %s", options.config, len(config.experiments), ", ".join(config.experiments))
+    _log.info("%s: experiments %s", options.config, ", ".join(config.experiments))
     for node in cluster.nodes:
         titles = "; ".join(f"{worker.count} × {worker.title}" for worker in node.workers)
         _log.info("%s: %d × %s: %s", options.cluster, node.count, node.name, titles)

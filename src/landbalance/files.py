@@ -101,3 +101,23 @@ def _synchronise(path: Path) -> None:
     if path.is_file():
         with path.open("rb") as file:
             os.fsync(file.fileno())
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yield all files below `folder`; linked folders are entered, but a folder never twice.
+
+    Raises
+    ------
+    OSError
+        When a folder cannot be read.
+    """
+    seen = set()
+    for top, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        seen.add(os.path.realpath(top))
+        # A link back to a folder above it would be followed for ever.
+        folders[:] = sorted(entry for entry in folders if os.path.realpath(os.path.join(top, entry)) not in seen)
+        yield from (Path(top, entry) for entry in names)
+
+
+def _raise(error: OSError) -> None:
+    raise error

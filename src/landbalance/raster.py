@@ -240,7 +240,8 @@ def _damaged(path: Path, name: str, error: Exception) -> UserError:
     cause = error.__cause__ or error
     return UserError(
         f"{path}: cannot be read (band {name}): the file is damaged, cut off or no raster "
-        f"({' '.join(str(cause).split())}). Delete it and run the download stage again, or replace it."
+        f"({' '.join(str(cause).split())}). Replace {path.resolve()} by a whole copy; if the download "
+        "stage fetched it, delete the dataset's download folder and run that stage again."
     )
 
 

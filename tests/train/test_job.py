@@ -122,7 +122,11 @@ def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(proje
         process.terminate()
     _, said = process.communicate(timeout=100)
     assert process.returncode == 1, said
-    expected = "was killed by SIGKILL" if ending == signal.SIGKILL else "stopped on request, after a checkpoint"
+    expected = (
+        "was killed by SIGKILL"
+        if ending == signal.SIGKILL
+        else "stopped on request. Run the same command again to go on from the last checkpoint."
+    )
     assert expected in said
     assert "Traceback" not in said
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)

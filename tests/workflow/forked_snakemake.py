@@ -12,6 +12,7 @@ import traceback
 from typing import Any
 
 import snakemake.cli
+import snakemake.workflow
 import snakemake_executor_plugin_slurm
 
 
@@ -36,6 +37,7 @@ def run(request: dict[str, Any], output: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(request["folder"])
+    snakemake.workflow.Workflow._rundir = os.getcwd()  # Snakemake notes it when it is imported
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.path[:0] = [os.environ["PYTHONPATH"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -51,20 +52,20 @@ def test_configfile_takes_the_place_of_the_demo(clone: Clone) -> None:
 
 def test_stages_read_the_configuration_of_the_run(clone: Clone) -> None:
     """The frozen file holds what --configfile and --config say together; a dry run leaves none behind."""
-    arguments = ("--configfile", "one.yaml", "--config", "map={window: 128}")
+    arguments = ("--configfile", "one.yaml", "--config", "map={window: 160}")
     dry = clone.snakemake("--dry-run", "-p", *arguments)
     (frozen,) = set(re.findall(r"--config (results/config/[0-9a-f]{12}\.yaml)", dry.output))
     assert not (clone.root / "results").exists()
     assert clone.snakemake(*arguments).status == 0
     config = yaml.safe_load((clone.root / frozen).read_text(encoding="utf-8"))
-    assert config["map"] == {"window": 128, "overlap": 32, "nodata": 255}
+    assert config["map"] == {"window": 160, "overlap": 64, "nodata": 255}
     assert list(config["experiments"]) == ["havel"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--config", "map={window: 10}"], ["config.yaml + --config: map", "window (10)", "overlap (32)"]),
+        (["--config", "map={window: 10}"], ["config.yaml + --config: map", "window (10)", "overlap (64)"]),
         (["--config", "reports={title: Other}"], ["reports: no such setting (did you mean report?)"]),
         (["--config", "map={window: [}"], ["--config map={window: [}", "not valid YAML"]),
         (["--configfile", "bad.yaml"], ["bad.yaml: training.full.epoch", "did you mean epochs?"]),
@@ -109,6 +110,25 @@ def test_cluster_survives_every_mix(
     clone: Clone, arguments: list[str], environment: dict[str, str], expected: str
 ) -> None:
     assert nodes(clone, *arguments, environment=environment) == {expected}
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_cluster_is_looked_up_in_the_shells_folder(clone: Clone, exported: bool) -> None:
+    """--directory moves the results; paths on the command line stay as the user sees them, as for --configfile."""
+    named = [] if exported else ["--config", "cluster=../other.yaml"]
+    environment = {"LANDBALANCE_CLUSTER": "../other.yaml"} if exported else {}
+    (clone.root / "shell").mkdir()
+    arguments = ["-s", "../Snakefile", "--directory", "../away/far", "--configfile", "../one.yaml", *named]
+    run = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "rules", "--summary", *arguments],
+        cwd=clone.root / "shell",
+        env={**os.environ, "PYTHONPATH": str(clone.root / "src"), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "results/profile/havel/unet/other.json" in run.stdout
 
 
 def test_profile_in_the_users_folder(clone: Clone) -> None:

@@ -54,10 +54,10 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("datasets.havel.classes.0.colour", "#000000", MAPS),
     ("datasets.havel.classes.0.name", "Wood", TILES),
     ("datasets.havel.classes.0.values", ["wood"], TILES),
-    ("datasets.havel.tiles.size", 32, TILES | PROFILE),
+    ("datasets.havel.tiles.size", 64, TILES | PROFILE),
     ("datasets.havel.tiles.labelled", 0.1, TILES),
     ("datasets.havel.split.seed", 1, TILES),
-    ("models.unet.width", 16, PROFILE | PLANS | LEARNING),
+    ("models.unet.width", 8, PROFILE | PLANS | LEARNING),
     ("training.full.epochs", 31, of("train evaluate map report", "havel")),
     ("training.short.epochs", 4, EQUAL),
     ("training.full.optimiser.learning_rate", 0.01, of("train evaluate map report", "havel")),
@@ -65,7 +65,7 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("training.full.timeout_seconds", 5.0, of("report", "havel")),
     # Half the batch is still measured: the largest batch, and so the profile, is that of `short`.
     ("training.full.batch_size", 8, of("plan train evaluate map report", "havel")),
-    ("training.full.batch_size", 32, PROFILE | PLANS | of("train evaluate map", "havel")),
+    ("training.full.batch_size", 64, PROFILE | PLANS | of("train evaluate map", "havel")),
     ("experiments.havel.arm", "unweighted", of("plan train evaluate map report", "havel")),
     ("experiments.havel.training", "short", of("train evaluate map report", "havel")),
     ("profile.repeats", 9, PROFILE | PLANS),
@@ -187,6 +187,49 @@ def test_touched_source(done: Clone, tmp_path: Path) -> None:
     assert clone.due("--profile", "local") == set()
 
 
+@pytest.fixture(scope="module")
+def local(clean: Clone, tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """Return a clone in which everything has been run with a local folder and a local file as sources."""
+    clone = clean.copy(tmp_path_factory.mktemp("local") / "clone")
+    for name in ("own/first.tif", "own/wood/second.tif", "fields.gpkg"):
+        path = clone.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("data", encoding="utf-8")
+    config = yaml.safe_load((clone.root / "config.yaml").read_text(encoding="utf-8"))
+    config["datasets"]["havel"]["sources"] += [{"path": path, "licence": "ours"} for path in ("own", "fields.gpkg")]
+    write_yaml(clone.root / "config.yaml", config)
+    result = clone.snakemake("--profile", "local")
+    assert result.status == 0, result.output
+    return clone
+
+
+def aged(path: Path, seconds: int, text: str = "data") -> None:
+    """Write a file whose time of change is `seconds` from now."""
+    path.write_text(text, encoding="utf-8")
+    then = time.time() + seconds
+    os.utime(path, (then, then))
+
+
+# What happens to the local sources, what runs again.
+DATA: list[tuple[str, Callable[[Path], object], set[str]]] = [
+    ("nothing", lambda root: None, set()),
+    ("the folder alone is touched", lambda root: os.utime(root / "own"), set()),
+    ("a file of the folder is touched", lambda root: aged(root / "own/first.tif", 2), EVERYTHING),
+    ("one below is replaced by an older one", lambda root: aged(root / "own/wood/second.tif", -9999), EVERYTHING),
+    ("a file is added", lambda root: aged(root / "own/wood/third.tif", -9999), EVERYTHING),
+    ("a file is renamed", lambda root: (root / "own/first.tif").rename(root / "own/other.tif"), EVERYTHING),
+    ("a file is deleted", lambda root: (root / "own/wood/second.tif").unlink(), EVERYTHING),
+    ("the single file is edited", lambda root: aged(root / "fields.gpkg", 2, "other"), EVERYTHING),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), [case[1:] for case in DATA], ids=[case[0] for case in DATA])
+def test_local_data(local: Clone, tmp_path: Path, change: Callable[[Path], object], expected: set[str]) -> None:
+    clone = local.copy(tmp_path / "clone")
+    change(clone.root)
+    assert clone.due("--profile", "local") == expected
+
+
 @pytest.mark.parametrize(
     ("lost", "expected"),
     [
@@ -194,6 +237,7 @@ def test_touched_source(done: Clone, tmp_path: Path) -> None:
         ("train/havel/history.parquet", of("train evaluate map report", "havel")),
         ("report/havel/curves.svg", of("report", "havel")),
         ("map/havel/havel-2017-02-16.tif", of("map report", "havel")),
+        ("map/havel/havel-2017-02-16.qml", of("map report", "havel")),
     ],
 )
 def test_lost_result(done: Clone, tmp_path: Path, lost: str, expected: set[str]) -> None:

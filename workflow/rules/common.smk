@@ -13,6 +13,7 @@ and a digest of the code to a file, and that file is an ordinary input.
 import functools
 import hashlib
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ from landbalance.cluster import load_cluster
 from landbalance.config import parse_config
 from landbalance.config.load import read_yaml
 from landbalance.errors import UserError
+from landbalance.files import files_in
 from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
 
 RESULTS = Path("results")
@@ -63,7 +65,7 @@ def cluster_file():
     places = get_appdirs()
     return chosen_cluster(
         option=workflow.config_settings.config.get("cluster"),
-        start=Path(workflow.workdir_init),
+        start=Path(workflow.rundir),  # the shell's folder, whatever --directory says, as for --configfile
         root=Path(workflow.basedir),
         site_folders=[Path(places.user_config_dir), Path(places.site_config_dir)],
         is_main_process=workflow.is_main_process,
@@ -161,16 +163,44 @@ def dataset_of(wildcards):
     return CONFIG.datasets[experiment_of(wildcards).dataset]
 
 
-def local_sources(wildcards):
-    """Return the files that a dataset takes from this machine, so that an edited one is taken again."""
-    paths = [source.path for source in CONFIG.datasets[wildcards.dataset].sources if source.path]
-    return [path for path in paths if Path(path).is_file()]
+def local_paths(dataset):
+    """Return the files and folders that a dataset takes from this machine."""
+    return [Path(source.path).expanduser() for source in CONFIG.datasets[dataset].sources if source.path]
+
+
+def local_files(wildcards):
+    """Return the single files that a dataset takes from this machine, so that an edited one is taken again."""
+    return [str(path) for path in local_paths(wildcards.dataset) if path.is_file()]
+
+
+@functools.cache
+def folder_state(folder):
+    """Return a digest of the path, size and time of change of each file below a folder.
+
+    A folder of patches holds tens of thousands of files: too many for inputs, each of which Snakemake looks up and
+    notes. And an input tells neither that a file was deleted nor that an older one took its place.
+    """
+    state = hashlib.sha256()
+    try:
+        for path in sorted(files_in(folder)):
+            found = path.stat()
+            state.update(f"{path.relative_to(folder)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(errors="replace"))
+    except OSError:
+        return "cannot be read"  # the stage says what and why
+    return state.hexdigest()
 
 
 def download_settings(wildcards):
     """Return what decides the files fetched; licence and attribution are wording, which the report shows."""
     wanted = CONFIG.datasets[wildcards.dataset].sources
-    return lines({"dataset": {"sources": [dump(source, "licence", "attribution") for source in wanted]}})
+    return lines(
+        {
+            "dataset": {
+                "sources": [dump(source, "licence", "attribution") for source in wanted],
+                "folders": {str(path): folder_state(path) for path in local_paths(wildcards.dataset) if path.is_dir()},
+            }
+        }
+    )
 
 
 def tile_settings(wildcards):
@@ -320,10 +350,10 @@ def equal_run_paths(wildcards):
     return [f"results/{file}".format(name=name) for name in names for file in files]
 
 
-def map_paths(experiment):
-    """Return the maps of all scenes of an experiment's dataset."""
+def map_paths(experiment, ending="tif"):
+    """Return the maps of all scenes of an experiment's dataset, or their styles, which end in `qml`."""
     dataset = CONFIG.datasets[CONFIG.experiments[experiment].dataset]
-    return [f"results/map/{experiment}/{scene}.tif" for scene in dataset.scenes]
+    return [f"results/map/{experiment}/{scene}.{ending}" for scene in dataset.scenes]
 
 
 # --- resources --------------------------------------------------------------------------------------------------

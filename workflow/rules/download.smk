@@ -1,7 +1,7 @@
 rule download:
     input:
         code=sources("download"),
-        local=local_sources,
+        local=local_files,
     output:
         manifest="results/download/{dataset}/manifest.json",
     log:

@@ -19,7 +19,7 @@ rule report:
             category="Reports",
             labels={"experiment": "{experiment}", "file": "report"},
         ),
-        # map.png lies beside them, but only for a dataset with scenes.
+        # map.png lies beside them, but only for a dataset with scenes, so it cannot be declared.
         figures=report(
             multiext("results/report/{experiment}/", "confusion.svg", "curves.svg", "workers.svg"),
             caption="../report/figure.rst",

@@ -23,7 +23,11 @@ class Source(Settings):
     url: Annotated[str, StringConstraints(pattern=r"^https?://")] | None = Field(
         None, description="An http or https address."
     )
-    path: Text | None = Field(None, description="A local file or folder; relative to the working folder.")
+    path: Text | None = Field(
+        None,
+        description="A local file or folder; relative to the working folder. It appears in the dataset's download "
+        "folder under its own name, which is then the first part of the paths of bands and labels.",
+    )
     sha256: Digest | None = Field(None, description="SHA-256 of the file (64 hexadecimal digits).")
     md5: Digest | None = Field(None, description="MD5 of the file, where the publisher gives no better.")
     unpack: bool = Field(True, description="Unpack the file if it is a zip, wheel or tar archive.")
@@ -46,7 +50,7 @@ class Source(Settings):
         for key, digits in (("sha256", 64), ("md5", 32)):
             value = getattr(self, key)
             if value is not None and len(value) != digits:
-                raise ValueError(f"{key} has {digits} hexadecimal digits (found {len(value)})")
+                raise ValueError(f"{key} must have {digits} hexadecimal digits (found {len(value)})")
         return self
 
 
@@ -75,7 +79,10 @@ class PolygonLabels(Settings):
 class Folders(Settings):
     """Images of one size sorted into a folder per class, as EuroSAT has it."""
 
-    path: Text = Field(description="The folder, below the download folder, that holds a folder per class.")
+    path: Text = Field(
+        description="The folder, below the download folder, that holds a folder per class; a local source's own name "
+        "comes first."
+    )
     bands: list[Name] = Field(min_length=1, description="Names of the images' bands, in file order.")
 
 

@@ -85,7 +85,9 @@ def read_yaml(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        raise UserError(
+            f"{path}: not valid YAML: {' '.join(str(error).split())}. A colour needs quotes: '#1b7837'."
+        ) from error
 
 
 def parse_config(raw: Any, origin: str = "config.yaml") -> Config:

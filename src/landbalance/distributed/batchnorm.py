@@ -18,6 +18,10 @@ from landbalance.distributed.group import Communicator
 from landbalance.errors import UserError
 
 
+class SinglePixelError(UserError):
+    """Batch statistics of a single pixel were asked for."""
+
+
 class GlobalBatchNorm2d(nn.BatchNorm2d):
     """Batch norm whose statistics are those of all workers' samples together.
 
@@ -85,7 +89,7 @@ def global_statistics(images: Tensor, communicator: Communicator) -> tuple[Tenso
 
     Raises
     ------
-    ValueError
+    SinglePixelError
         When all workers together have one pixel: then there is no variance.
     """
     channels = images.shape[1]
@@ -102,7 +106,11 @@ def global_statistics(images: Tensor, communicator: Communicator) -> tuple[Tenso
     total = counts.sum()
     count = float(total)
     if count <= 1:
-        raise ValueError("batch norm needs more than one pixel per channel in the global batch")
+        raise SinglePixelError(
+            "models: batch norm has nothing to compare: the global batch is a single sample (the last one of an epoch "
+            "may be), and a layer leaves a single pixel of it. Change training.….batch_size so that no single sample "
+            "is left over, take larger tiles, or norm: group."
+        )
     means, variances = parts[:, :channels], parts[:, channels:-1]
     mean = (means * counts).sum(0) / total
     variance = ((variances + (means - mean).square()) * counts).sum(0) / total

@@ -36,11 +36,20 @@ class LocalWorker:
     threads: int
 
 
-def run_workers(command: Sequence[str], workers: Sequence[LocalWorker]) -> None:
+def run_workers(command: Sequence[str], workers: Sequence[LocalWorker], afterwards: str = "") -> None:
     """Run `command` once per worker, as one job on this machine; return when all are done.
 
     Workers meet through a socket that listens on the loopback address only. A termination signal is
     passed on, so that they can write a checkpoint. They also end when this process is killed.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What each worker runs.
+    workers : sequence of LocalWorker
+        The workers, by rank.
+    afterwards : str
+        What to do after a worker was lost, for the message.
 
     Raises
     ------
@@ -64,7 +73,7 @@ def run_workers(command: Sequence[str], workers: Sequence[LocalWorker]) -> None:
                     start_new_session=True,
                 )
             )
-        _watch(processes, workers, stopping)
+        _watch(processes, workers, stopping, afterwards)
     finally:
         _end(processes)
         for number, handler in previous.items():
@@ -105,7 +114,9 @@ def _environment(rank: int, world_size: int, threads: int, listener: socket.sock
     return os.environ | added
 
 
-def _watch(processes: Sequence[subprocess.Popen[bytes]], workers: Sequence[LocalWorker], stopping: _Stopping) -> None:
+def _watch(
+    processes: Sequence[subprocess.Popen[bytes]], workers: Sequence[LocalWorker], stopping: _Stopping, afterwards: str
+) -> None:
     """Return when all processes have succeeded; raise when one has not."""
     while True:
         codes = [process.poll() for process in processes]
@@ -120,8 +131,9 @@ def _watch(processes: Sequence[subprocess.Popen[bytes]], workers: Sequence[Local
         time.sleep(0.1)
     codes = [process.poll() for process in processes]
     if stopping.requested and all(code in (0, STOPPED) for code in codes):
-        raise UserError("stopped on request, after a checkpoint; run the same command again to go on from it.")
-    raise UserError(_verdict(codes, workers))
+        raise UserError(f"stopped on request. {afterwards}".strip())
+    lost = any(code is None or code < 0 or code == LOST_CONTACT for code in codes)
+    raise UserError(f"{_verdict(codes, workers)} {afterwards if lost else ''}".strip())
 
 
 def _verdict(codes: Sequence[int | None], workers: Sequence[LocalWorker]) -> str:
@@ -130,7 +142,7 @@ def _verdict(codes: Sequence[int | None], workers: Sequence[LocalWorker]) -> str
     culprits = culprits or [rank for rank, code in enumerate(codes) if code is None]
     culprits = culprits or [rank for rank, code in enumerate(codes) if code == LOST_CONTACT]
     told = ", ".join(f"worker {rank} ({workers[rank].title}) {_ending(codes[rank])}" for rank in culprits)
-    return f"{told}; all other workers were ended. Run the same command again to go on from the last checkpoint."
+    return f"{told}; all other workers were ended."
 
 
 def _ending(code: int | None) -> str:

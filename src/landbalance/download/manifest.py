@@ -1,7 +1,6 @@
 """What was fetched: every file with size and checksum, every source with licence and attribution."""
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -79,7 +78,7 @@ def linked_records(path: Path, name: str) -> list[FileRecord]:
         When something cannot be read, a link leads to nothing, or a folder holds no file.
     """
     try:
-        found = sorted(_files_in(path)) if path.is_dir() else [path]
+        found = sorted(files.files_in(path)) if path.is_dir() else [path]
         if not found:
             raise UserError(f"{path}: this folder holds no files. Name the folder that holds the data.")
         return [
@@ -107,17 +106,3 @@ def copied(reader: Iterator[bytes], target: Path, path: str) -> FileRecord:
             value.update(block)
             size += len(block)
     return FileRecord(path, size, value.hexdigest())
-
-
-def _files_in(folder: Path) -> Iterator[Path]:
-    """Yield all files below `folder`; linked folders are entered, but a folder never twice."""
-    seen = set()
-    for top, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
-        seen.add(os.path.realpath(top))
-        # A link back to a folder above it would be followed for ever.
-        folders[:] = sorted(entry for entry in folders if os.path.realpath(os.path.join(top, entry)) not in seen)
-        yield from (Path(top, entry) for entry in names)
-
-
-def _raise(error: OSError) -> None:
-    raise error

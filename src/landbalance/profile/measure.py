@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from statistics import median
 
 import psutil
 import torch
@@ -14,12 +15,13 @@ from torch import nn
 from landbalance.cluster import Node
 from landbalance.config import Config
 from landbalance.config.learning import Model, Optimiser
-from landbalance.distributed.batchnorm import collectives_per_step, with_global_batch_norm
+from landbalance.distributed.batchnorm import SinglePixelError, collectives_per_step, with_global_batch_norm
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.device import cuda_device
 from landbalance.distributed.group import Communicator, joined
 from landbalance.distributed.launch import end_with_launcher
 from landbalance.distributed.place import place_in_job
+from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.layout import Layout
 from landbalance.models import build_model
@@ -121,14 +123,24 @@ def _step_timings(step: _TrainingStep, sizes: Sequence[int], config: Config) -> 
             spent = torch.tensor([time.monotonic() - began])
             dist.all_reduce(spent, op=dist.ReduceOp.MAX)
             if timings and float(spent) > settings.seconds:
-                _log.warning(
-                    "profile.seconds (%g) is used up: batch sizes %s are not measured but extrapolated",
-                    settings.seconds, ", ".join(map(str, sizes[number:])),
-                )  # fmt: skip
+                left = ", ".join(map(str, sizes[number:]))
+                _tell("profile.seconds (%g) is used up: batch sizes %s are extrapolated", settings.seconds, left)
                 break
-            timings[size] = _together(step.seconds(size), settings.warmup, settings.repeats, f"size {size}")
-            progress.advance(note=f"{size} samples: {sorted(timings[size])[len(timings[size]) // 2]:.3f} s")
+            try:
+                timings[size] = _together(step.seconds(size), settings.warmup, settings.repeats, f"size {size}")
+            except SinglePixelError:
+                _tell("batch size %d is not measured: batch norm needs more than one pixel of it", size)
+                continue
+            progress.advance(note=f"{size} samples: {median(timings[size]):.3f} s")
+    if not timings:
+        raise UserError("profile.batch_sizes: none could be measured. Give larger ones.")
     return timings
+
+
+def _tell(message: str, *values: object) -> None:
+    """Warn on one worker what all have found."""
+    if dist.get_rank() == 0:
+        _log.warning(message, *values)
 
 
 def _together(step: Callable[[], float], warmup: int, repeats: int, key: str) -> list[float]:
@@ -196,7 +208,7 @@ def _curves(node: Node, everyone: Sequence[tuple[str, dict[int, list[float]]]]) 
 
 def _report(profile: NodeProfile) -> None:
     for curve in profile.curves:
-        best = sorted(curve.seconds[-1])[len(curve.seconds[-1]) // 2]
+        best = median(curve.seconds[-1])
         size = curve.batch_sizes[-1]
         _log.info("%s: %.1f samples/s at a batch of %d", curve.title, size / best, size)
 

@@ -31,7 +31,8 @@ class Content:
     Parameters
     ----------
     history : DataFrame
-        A row per epoch: epoch, learning_rate, train_loss, validation_loss, validation_accuracy, seconds.
+        A row per epoch, in order: epoch, learning_rate, train_loss, validation_loss, validation_accuracy,
+        seconds (since training began, up to the end of the epoch).
     equal : EqualRun
         The run with equal shares on the same dataset, model, batch size and workers.
     profiles : tuple of NodeProfile
@@ -105,7 +106,7 @@ def read_content(name: str, config: Config, layout: Layout) -> Content:
         speed=measured_speed(plan, times, equal),
         store=open_tiles(layout.tile(experiment.dataset)).info,
         splits=_splits(layout.tile(experiment.dataset) / "index.parquet"),
-        manifest=_result(Manifest, layout.download(experiment.dataset) / "manifest.json"),
+        manifest=_manifest(layout.download(experiment.dataset) / "manifest.json", dataset),
         profiles=_profiles(plan, experiment, layout),
         commands=_commands(name, experiment, dataset, plan, layout),
     )
@@ -134,6 +135,16 @@ def _metrics(path: Path, dataset: Dataset) -> Metrics:
             f"{', '.join(configured)}. Run the evaluate stage again."
         )
     return metrics
+
+
+def _manifest(path: Path, dataset: Dataset) -> Manifest:
+    """Return what was fetched, with licence and attribution as the configuration words them now."""
+    manifest = _result(Manifest, path)
+    sources = [
+        record.model_copy(update={"licence": source.licence, "attribution": source.attribution})
+        for record, source in zip(manifest.sources, dataset.sources, strict=False)
+    ]
+    return manifest.model_copy(update={"sources": sources + manifest.sources[len(sources) :]})
 
 
 def _splits(index: Path) -> dict[str, int]:

@@ -10,6 +10,7 @@ from landbalance.files import write_text
 from landbalance.layout import Layout
 from landbalance.report.content import Content, finished, read_content
 from landbalance.report.page import render
+from landbalance.report.verdict import limit_warning
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class Row:
     content: Content | None
     reported: bool
     fewer_epochs: bool
+    limit_warning: str | None
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,12 @@ def _rows(names: list[str], config: Config, layout: Layout) -> list[Row]:
             name=name,
             experiment=config.experiments[name],
             epochs=epochs[name],
-            content=contents[name],
+            content=content,
             reported=layout.report(name).is_file(),
             fewer_epochs=epochs[name] < _FEWER * max(epochs.values()),
+            limit_warning=None if content is None else limit_warning(content),
         )
-        for name in names
+        for name, content in contents.items()
     ]
 
 

@@ -18,7 +18,15 @@ from landbalance.layout import Layout
 from landbalance.report import pictures, units
 from landbalance.report.content import Content, flattened, read_content
 from landbalance.report.scenes import SceneView, read_scene
-from landbalance.report.verdict import accuracy_verdict, class_notes, speed_rows, speed_verdict, team_text
+from landbalance.report.verdict import (
+    accuracy_verdict,
+    class_notes,
+    exceeds,
+    limit_warning,
+    speed_rows,
+    speed_verdict,
+    team_text,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +133,6 @@ def render_page(content: Content, views: list[SceneView], layout: Layout) -> str
     """Return the HTML of an experiment's report."""
     classes = content.dataset.classes
     metrics = content.metrics
-    epoch_seconds = content.history["seconds"].median() if len(content.history) else None
     return render(
         "page.html",
         content=content,
@@ -135,7 +142,8 @@ def render_page(content: Content, views: list[SceneView], layout: Layout) -> str
         class_notes=class_notes(metrics, content.sample),
         team=team_text(content.plan),
         speed_verdict=speed_verdict(content),
-        speed_rows=speed_rows(content, epoch_seconds),
+        limit_warning=limit_warning(content),
+        speed_rows=speed_rows(content),
         curves=pictures.chart(_curves(content), pictures.curves_text(content.history)),
         workers=pictures.chart(_workers(content), pictures.workers_text(content.plan.used, content.times)),
         settings=flattened(content.run.settings),
@@ -174,6 +182,7 @@ def render(template: str, **values: Any) -> str:
     ):
         environment.filters[function.__name__] = function
     environment.filters["csp_digest"] = _csp_digest
+    environment.filters["exceeds"] = exceeds
     return environment.get_template(template).render(
         style=Markup((files("landbalance.report") / "style.css").read_text(encoding="utf-8")),  # noqa: S704 -- our own
         version=__version__,

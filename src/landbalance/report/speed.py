@@ -68,6 +68,17 @@ def _worker_time(rows: pd.DataFrame) -> WorkerTime:
     )
 
 
+def epoch_seconds(history: pd.DataFrame) -> float | None:
+    """Return the median time of an epoch with its validation, in seconds; None without epochs.
+
+    Parameters
+    ----------
+    history : DataFrame
+        A row per epoch, in order; ``seconds`` counts from the start of training.
+    """
+    return float(np.median(np.diff(history["seconds"], prepend=0.0))) if len(history) else None
+
+
 @dataclass(frozen=True)
 class EqualRun:
     """The run with equal shares that a run is compared with, or why there is none."""

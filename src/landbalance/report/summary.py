@@ -3,6 +3,7 @@
 from landbalance.config import Config
 from landbalance.layout import Layout
 from landbalance.report.content import Content, finished, read_content
+from landbalance.report.verdict import limit_warning
 
 
 def summary(config: Config, layout: Layout) -> str:
@@ -55,4 +56,5 @@ def _speed(content: Content) -> list[str]:
             f"{plan.predicted.speedup_over_fastest:.2f} predicted, "
             f"limit {plan.predicted.speedup_over_fastest_limit:.2f}"
         )
-    return lines
+    warning = limit_warning(content)
+    return [*lines, f"warning   {warning}"] if warning else lines

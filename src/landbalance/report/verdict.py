@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from landbalance.plans import Plan
 from landbalance.report.content import Content
 from landbalance.report.results import Metrics
+from landbalance.report.speed import epoch_seconds
 from landbalance.report.units import NOT_AVAILABLE, duration, factor, percent, plural, points, rounded
 
 NO_LIMIT = "–"
 """Where a limit makes no sense."""
 _SAME = 0.0005
 """Shares that differ by less read alike when written with one decimal."""
+_SHORTER = 0.1
+"""A measured step that is shorter than predicted by more than this share is warned of."""
+_READ_ALIKE = 0.005
+"""A figure above its limit by less than this share of it is not told from it."""
 
 
 def accuracy_verdict(metrics: Metrics, sample: str) -> str:
@@ -71,7 +76,7 @@ def speed_verdict(content: Content) -> str:
             f"A step takes {duration(content.times.median)}; with equal shares (experiment "
             f"{content.equal.experiment}) it takes {duration(content.equal.step_seconds)}: measured "
             f"{factor(measured.over_equal)} as fast, predicted {factor(predicted.speedup_over_equal)}, "
-            f"at most {factor(predicted.speedup_over_equal_limit)}."
+            f"at most {factor(predicted.speedup_over_equal_limit)} by the profile."
         )
     else:
         text = (
@@ -82,25 +87,66 @@ def speed_verdict(content: Content) -> str:
     against = measured.over_fastest if measured.over_fastest is not None else predicted.speedup_over_fastest
     text += (
         f" Against the fastest worker alone: {factor(against)} of at most "
-        f"{factor(predicted.speedup_over_fastest_limit)}."
+        f"{factor(predicted.speedup_over_fastest_limit)} by the profile."
     )
     if content.emulated:
         text += " An emulated worker took part: these figures show the method, not real machines."
     return text
 
 
+def exceeds(measured: float | None, limit: float) -> bool:
+    """Return whether a measured figure is above its limit by more than rounding hides."""
+    return measured is not None and measured > limit * (1 + _READ_ALIKE)
+
+
+def limit_warning(content: Content) -> str | None:
+    """Return which measured figures are better than the profile holds possible, why, and what to do; None if none is.
+
+    A limit cannot be exceeded at the profiled speeds, so the machine must have been slower when it was
+    profiled. The speed-up over equal shares divides two measured steps: the run with equal shares may
+    have been the slow one too.
+    """
+    predicted, measured, equal = content.plan.predicted, content.speed, content.equal.experiment
+    over_equal = exceeds(measured.over_equal, predicted.speedup_over_equal_limit)
+    found = []
+    if over_equal:
+        limit = factor(predicted.speedup_over_equal_limit)
+        found.append(f"the speed-up over equal shares is {factor(measured.over_equal)}, its limit {limit}")
+    if exceeds(measured.over_fastest, predicted.speedup_over_fastest_limit):
+        limit = factor(predicted.speedup_over_fastest_limit)
+        found.append(
+            f"the speed-up over the fastest worker alone is {factor(measured.over_fastest)}, its limit {limit}"
+        )
+    if exceeds(measured.fraction_of_total_speed, 1.0):
+        found.append(f"{percent(measured.fraction_of_total_speed)} of all workers' speed (Σs) is reached")
+    if measured.slower_than_predicted is not None and measured.slower_than_predicted < -_SHORTER:
+        found.append(f"the step is {percent(-measured.slower_than_predicted)} shorter than predicted")
+    if not found:
+        return None
+    when = f"when it was profiled, or when {equal} was trained," if over_equal else "when it was profiled"
+    again = f"{content.name} and {equal}" if over_equal else content.name
+    commands = "; ".join(command for command in content.commands if command.startswith("landbalance profile "))
+    return (
+        f"Training was faster than the profile allows: {'; '.join(found)}. Limits and predictions rest on the "
+        f"profile, and the machine was slower {when} than in this training (other load?): the two do not "
+        f"compare. Measure again while nothing else runs: {commands} (or delete the profile's file and run "
+        f"Snakemake again), then plan and train {again} again."
+    )
+
+
 @dataclass(frozen=True)
 class SpeedRow:
-    """A line of the table of predicted and measured speed."""
+    """A line of the table of predicted and measured speed; `above` marks a measured figure above its limit."""
 
     name: str
     predicted: str
     measured: str
     limit: str
     note: str = ""
+    above: bool = False
 
 
-def speed_rows(content: Content, epoch_seconds: float | None) -> list[SpeedRow]:
+def speed_rows(content: Content) -> list[SpeedRow]:
     """Return the lines of the table of predicted and measured speed."""
     predicted, measured, times = content.plan.predicted, content.speed, content.times
     spread = ""
@@ -110,6 +156,7 @@ def speed_rows(content: Content, epoch_seconds: float | None) -> list[SpeedRow]:
             f"{duration(times.low)} to {duration(times.high)}"
         )
     rate = content.plan.batch_size / predicted.step_seconds
+    above_total = exceeds(measured.fraction_of_total_speed, 1.0)
     if content.equal.experiment:
         equal_note = f"measured in experiment {content.equal.experiment}"
     else:
@@ -143,6 +190,7 @@ def speed_rows(content: Content, epoch_seconds: float | None) -> list[SpeedRow]:
             factor(measured.over_equal),
             factor(predicted.speedup_over_equal_limit),
             "limit: S_max = Σs / (p · min s)",
+            exceeds(measured.over_equal, predicted.speedup_over_equal_limit),
         ),
         SpeedRow(
             "Speed-up over the fastest worker alone, G",
@@ -150,12 +198,14 @@ def speed_rows(content: Content, epoch_seconds: float | None) -> list[SpeedRow]:
             factor(measured.over_fastest),
             factor(predicted.speedup_over_fastest_limit),
             "limit: G_max = Σs / max s; measured: profiled step of that worker alone / measured step",
+            exceeds(measured.over_fastest, predicted.speedup_over_fastest_limit),
         ),
         SpeedRow(
             "Share of all workers' speed (Σs) reached",
             percent(predicted.fraction_of_total_speed),
             percent(measured.fraction_of_total_speed),
             percent(1.0),
+            above=above_total,
         ),
         SpeedRow(
             "Samples per second",
@@ -163,6 +213,13 @@ def speed_rows(content: Content, epoch_seconds: float | None) -> list[SpeedRow]:
             rounded(measured.samples_per_second),
             rounded(rate / predicted.fraction_of_total_speed if predicted.fraction_of_total_speed else None),
             "limit: Σs",
+            above_total,
         ),
-        SpeedRow("Epoch", duration(predicted.epoch_seconds), duration(epoch_seconds), NO_LIMIT, "measured: median"),
+        SpeedRow(
+            "Epoch",
+            duration(predicted.epoch_seconds),
+            duration(epoch_seconds(content.history)),
+            NO_LIMIT,
+            "measured: median, with validation",
+        ),
     ]

@@ -54,7 +54,11 @@ def run(name: str, config: Config, layout: Layout, command: Sequence[str], resta
         )
     shares = ", ".join(f"{worker.share} on {worker.title}" for worker in plan.used)
     _log.info("train %s: %s arm, global batch of %d: %s", name, plan.arm, plan.batch_size, shares)
-    run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in plan.used])
+    run_workers(
+        command,
+        [LocalWorker(worker.title, worker.threads) for worker in plan.used],
+        "Run the same command again to go on from the last checkpoint.",
+    )
 
 
 def _check_plan(name: str, plan: Plan, config: Config, path: Path) -> None:

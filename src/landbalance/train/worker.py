@@ -66,7 +66,8 @@ def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
         except RuntimeError as error:
             if not _is_lost_contact(error):
                 raise
-            _log.error("worker %d lost contact with the others: %s", place.rank, str(error).splitlines()[0])
+            reason = str(error).split(". ")[0].splitlines()[0]
+            _log.error("worker %d lost contact with the others: %s", place.rank, reason)
             _leave(LOST_CONTACT)
         _leave(0)
 
