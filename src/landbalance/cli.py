@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # GDAL's own words come as our messages do, which say more.
     logging.getLogger("rasterio._err").setLevel(logging.CRITICAL)
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
     command: Callable[[argparse.Namespace], int | None] = options.command
     # A scheduler ends a job with SIGTERM: leave as after Ctrl-C, so that nothing half-written stays.
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
