@@ -44,7 +44,7 @@ from measuring import benchmark_result
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)
 RESNET = Model(architecture="resnet18")
 STEPS = 10
-LEARNING_RATE = 0.002
+LEARNING_RATE = 0.001
 
 
 @dataclass(frozen=True)
