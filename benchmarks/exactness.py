@@ -44,7 +44,7 @@ from measuring import benchmark_result
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)
 RESNET = Model(architecture="resnet18")
 STEPS = 10
-LEARNING_RATE = 0.001
+LEARNING_RATE = 0.002
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Case:
     runs: tuple[tuple[int, ...], ...]
     model: Model = UNET
     samples: int | None = None
+    size: int = 32
     labels: str = "random"
     settings: tuple[tuple[str, Any], ...] = ()
     micro_batch: int | None = None
@@ -68,7 +69,8 @@ class Case:
 
 CASES = (
     Case("shares_7_3", ((7, 3),)),
-    Case("shares_1_3", ((1, 3),)),
+    # Four samples, or a deep network: larger tiles, or batch norm amplifies float32 rounding beyond the bound.
+    Case("shares_1_3", ((1, 3),), size=64),
     Case("shares_1_1_14", ((1, 1, 14),)),
     Case("last_batch_5_0", ((15, 1),), samples=21),
     Case("lopsided_ignored", ((5, 5),), labels="lopsided"),
@@ -79,8 +81,8 @@ CASES = (
     Case("clipping", ((7, 3),), settings=(("clip_norm", 0.5),)),
     Case("ema", ((7, 3),), settings=(("ema", 0.9),)),
     Case("resume_2_1_3", ((7, 3), (10,), (4, 4, 2))),
-    Case("resnet18_7_3", ((7, 3),), model=RESNET),
-    Case("resnet18_1_1_14", ((1, 1, 14),), model=RESNET),
+    Case("resnet18_7_3", ((7, 3),), model=RESNET, size=64),
+    Case("resnet18_1_1_14", ((1, 1, 14),), model=RESNET, size=64),
 )
 UNWEIGHTED = replace(CASES[0], name="unweighted", runs=((1, 9),), labels="lopsided", arm="unweighted")
 
@@ -99,7 +101,7 @@ def settings_of(case: Case) -> Training:
 
 def write_tiles(folder: Path, case: Case, random: np.random.Generator, bands: int = 4) -> TileStore:
     """Write a store of random tiles with learnable labels for the case; return it opened."""
-    samples, size = case.samples or STEPS // 2 * case.batch_size, 32
+    samples, size = case.samples or STEPS // 2 * case.batch_size, case.size
     count = samples + 2
     segmentation = case.model.architecture == "unet"
     kinds = random.integers(0, 3, (count, 1, 1)) if not segmentation else random.integers(0, 3, (count, 4, 4))
