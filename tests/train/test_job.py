@@ -41,7 +41,20 @@ def write_plan(results: Path, shares, device="cpu"):
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
+    return write_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """What a job leaves that nothing disturbed: the digest of its model, and its history."""
+    project = write_project(tmp_path_factory.mktemp("unbroken"))
+    status, said = train(project)
+    assert status == 0, said
+    return model_digest(project), history(project)
+
+
+def write_project(tmp_path):
+    """Return a folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
     store = write_store(tmp_path / "results" / "tile" / "d", train=21, size=16)
     info = read_json(store / "statistics.json")
     config = {
@@ -85,6 +98,16 @@ def wait_for_checkpoint(project, process):
         time.sleep(0.01)
 
 
+def changed(project, **training):
+    config = yaml.safe_load((project / "config.yaml").read_text())
+    config["training"]["t"] |= training
+    (project / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def history(project):
+    return pd.read_parquet(project / "results" / "train" / "e" / "history.parquet")
+
+
 def model_digest(project):
     return digest(project / "results" / "train" / "e" / "model.safetensors")
 
@@ -108,11 +131,7 @@ def test_a_job_writes_a_usable_bundle_and_a_row_per_step_and_worker(project):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
-def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(project, ending):
-    assert train(project)[0] == 0
-    unbroken = model_digest(project)
-    (project / "results" / "train" / "e" / "model.safetensors").unlink()
-
+def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(project, unbroken, ending):
     process = start(project)
     wait_for_checkpoint(project, process)
     workers = psutil.Process(process.pid).children(recursive=True)
@@ -135,8 +154,38 @@ def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(proje
     status, said = train(project)
     assert status == 0, said
     assert "going on from a checkpoint" in said
-    assert model_digest(project) == unbroken
+    assert model_digest(project) == unbroken[0]
     assert read_json(project / "results" / "train" / "e" / "run.json")["resumed"] == 1
+
+
+def test_a_worker_that_hangs_is_named_and_ends_the_job_in_the_stated_time(project):
+    changed(project, timeout_seconds=5)
+    process = start(project)
+    wait_for_checkpoint(project, process)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    stuck = next(worker for worker in workers if worker.environ().get("RANK") == "1")
+    stuck.suspend()
+    began = time.monotonic()
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 1, said
+    assert time.monotonic() - began < 5 + 15
+    assert "worker 0 lost contact with the others: worker 1 (worker 1) gives no sign of life" in said
+    assert "worker 1 (worker 1) stalled; all other workers were ended" in said
+    assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+
+
+def test_a_deterministic_run_gives_the_same_model_file_again(project, unbroken):
+    changed(project, deterministic=True)
+    assert train(project)[0] == 0
+    assert model_digest(project) == unbroken[0]
+
+
+def test_gradients_sent_in_bfloat16_train_nearly_the_same(project, unbroken):
+    changed(project, reduction="bfloat16")
+    assert train(project)[0] == 0
+    found, wanted = history(project)["train_loss"], unbroken[1]["train_loss"]
+    assert not found.equals(wanted)
+    assert found.tolist() == pytest.approx(wanted.tolist(), rel=0.02)
 
 
 def test_a_gpu_that_is_not_there_is_told_before_training(project):

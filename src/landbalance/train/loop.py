@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from landbalance.config.learning import Arm, Training
 from landbalance.distributed.clock import Clock
+from landbalance.distributed.reduction import StartSum
 from landbalance.objective import summed_loss
 from landbalance.optimiser import learning_rate
 from landbalance.progress import Progress
@@ -57,6 +58,8 @@ class Job:
         Samples of the global batch per rank.
     micro_batch : int or None
         The most samples that this worker computes at once.
+    start_sum : StartSum
+        The way to sum gradients over the workers.
     identity : str
         What the job computes, as text; checkpoints carry it.
     """
@@ -74,9 +77,17 @@ class Job:
     rank: int
     micro_batch: int | None
     clock: Clock
+    start_sum: StartSum
     identity: str
     checkpoints: Path
     stop: StopRequest
+
+    @property
+    def sent(self) -> torch.dtype:
+        """Return the type that gradients are sent as."""
+        if self.settings.reduction == "bfloat16":
+            return torch.bfloat16
+        return torch.float64 if self.precision == torch.float64 else torch.float32
 
     @property
     def result(self) -> nn.Module:
@@ -95,7 +106,7 @@ def train(job: Job, position: Position) -> None:
     settings, clock = job.settings, job.clock
     # The workers' batch norms agree by themselves; DDP must not overwrite buffers with rank 0's.
     network = DistributedDataParallel(job.network, forward_sync_buffers=False, gradient_as_bucket_view=True)
-    sum_gradients(network, clock)
+    sum_gradients(network, clock, job.start_sum, job.sent)
     reader = BatchReader(job.store, job.class_weights, settings.augmentation == "dihedral", settings.seed)
     ids = job.store.ids("train")
     steps = steps_per_epoch(len(ids), settings.batch_size)

@@ -31,6 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from landbalance.config.learning import Arm
 from landbalance.distributed.clock import Clock
+from landbalance.distributed.reduction import StartSum
 
 
 @dataclass
@@ -78,15 +79,24 @@ def start_totals(arm: Arm, weight: float, stop: bool, checkpoint: bool) -> StepT
     return StepTotals(arm, weight, sums, work)
 
 
-def sum_gradients(network: DistributedDataParallel, clock: Clock) -> None:
-    """Make `network` sum its gradients over workers, bucket by bucket while the backward pass runs."""
+def sum_gradients(network: DistributedDataParallel, clock: Clock, start_sum: StartSum, sent: torch.dtype) -> None:
+    """Make `network` sum its gradients over workers, bucket by bucket while the backward pass runs.
+
+    Parameters
+    ----------
+    start_sum : StartSum
+        The way to sum, see `landbalance.distributed.reduction`.
+    sent : torch.dtype
+        What gradients are sent as: their own type, or bfloat16 for half the traffic and 8 bits of precision.
+    """
 
     def hook(state: None, bucket: GradBucket) -> Future[Tensor]:
         # An accelerator runs ahead of this thread: to wait for it would end the overlap, except at the last bucket.
         if clock.device.type == "cpu" or clock.slowdown > 1 or bucket.is_last():
             clock.pause()
-        work = dist.all_reduce(bucket.buffer(), async_op=True)
-        assert work is not None
-        return work.get_future().then(lambda future: future.value()[0])
+        gradient = bucket.buffer()
+        if sent == gradient.dtype:
+            return start_sum(gradient)
+        return start_sum(gradient.to(sent)).then(lambda future: gradient.copy_(future.value()))
 
     network.register_comm_hook(None, hook)
