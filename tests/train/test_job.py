@@ -15,7 +15,7 @@ import yaml
 
 from landbalance.bundle import load_bundle
 from landbalance.files import digest, read_json, write_json
-from landbalance.plans import Plan, PlannedWorker, Prediction
+from landbalance.plans import Plan, PlannedCurve, PlannedWorker, Prediction
 from stores import write_store
 
 pytestmark = pytest.mark.slow
@@ -27,15 +27,23 @@ PREDICTION = Prediction(
 )  # fmt: skip
 
 
-def write_plan(results: Path, shares, device="cpu"):
+def write_plan(results: Path, shares, device="cpu", slowdowns=None, curves=()):
     workers = [
         PlannedWorker(
             rank=rank, node="here", node_index=0, local_index=rank, title=f"worker {rank}", device=device, threads=1,
-            slowdown=1.0, emulated=False, share=share, micro_batch=None, speed=1, predicted_seconds=1, left_out=None,
+            slowdown=slowdown, emulated=slowdown > 1, share=share, micro_batch=None, speed=1, predicted_seconds=1,
+            curve=0 if curves else None, left_out=None,
         )
-        for rank, share in enumerate(shares)
+        for rank, (share, slowdown) in enumerate(zip(shares, slowdowns or [1.0] * len(shares), strict=True))
     ]  # fmt: skip
-    plan = Plan(experiment="e", arm="balanced", batch_size=sum(shares), workers=workers, predicted=PREDICTION)
+    plan = Plan(
+        experiment="e",
+        arm="balanced",
+        batch_size=sum(shares),
+        workers=workers,
+        predicted=PREDICTION,
+        curves=list(curves),
+    )
     write_json(results / "plan" / "e.json", plan.model_dump(mode="json"))
 
 
@@ -53,9 +61,9 @@ def unbroken(tmp_path_factory):
     return model_digest(project), history(project)
 
 
-def write_project(tmp_path):
+def write_project(tmp_path, train_tiles=21):
     """Return a folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
-    store = write_store(tmp_path / "results" / "tile" / "d", train=21, size=16)
+    store = write_store(tmp_path / "results" / "tile" / "d", train=train_tiles, size=16)
     info = read_json(store / "statistics.json")
     config = {
         "datasets": {
@@ -186,6 +194,30 @@ def test_gradients_sent_in_bfloat16_train_nearly_the_same(project, unbroken):
     found, wanted = history(project)["train_loss"], unbroken[1]["train_loss"]
     assert not found.equals(wanted)
     assert found.tolist() == pytest.approx(wanted.tolist(), rel=0.02)
+
+
+def test_shares_leave_a_worker_that_is_slower_than_planned_and_the_losses_stay(tmp_path):
+    """The plan believes in two equal workers; one of them is four times slower."""
+    curve = PlannedCurve(samples=[1, 8], seconds=[0.01, 0.08], slope=0.01, cap=None, measured=8)
+    losses, changes = {}, {}
+    for rebalance in (True, False):
+        folder = tmp_path / str(rebalance)
+        folder.mkdir()
+        write_project(folder, train_tiles=400)
+        write_plan(folder / "results", (4, 4), slowdowns=(1.0, 4.0), curves=[curve])
+        text = (folder / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(text.replace("width: 8", "width: 8\n    precision: float64"))
+        changed(folder, rebalance=rebalance, checkpoint_seconds=60)
+        status, said = train(folder)
+        assert status == 0, said
+        losses[rebalance] = history(folder)["train_loss"]
+        changes[rebalance] = read_json(folder / "results" / "train" / "e" / "run.json")["changes"]
+        timing = pd.read_parquet(folder / "results" / "train" / "e" / "timing.parquet")
+        last = timing[timing["epoch"] == 1].groupby("rank")["samples"].median()
+        assert bool(last[1] < 4) == rebalance
+    assert changes[False] == []
+    assert "worker 1 (worker 1) computes 4 samples in" in changes[True][0]["reason"]
+    assert losses[True].tolist() == pytest.approx(losses[False].tolist(), rel=1e-9)
 
 
 def test_a_gpu_that_is_not_there_is_told_before_training(project):

@@ -12,11 +12,11 @@ from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.plan.picture import draw_plan
 from landbalance.plan.predict import predict, speeds
-from landbalance.plan.shares import Problem, equal_shares, finish_time, optimal_shares, sharing_problem
 from landbalance.plan.summary import plan_lines, reason
 from landbalance.plan.workers import Workers, measured_workers
-from landbalance.plans import Plan, PlannedWorker
+from landbalance.plans import Plan, PlannedWorker, planned_curve
 from landbalance.profiles import NodeProfile
+from landbalance.shares import Problem, equal_shares, finish_time, optimal_shares, sharing_problem
 
 _log = logging.getLogger(__name__)
 
@@ -191,6 +191,7 @@ def _plan(
                 micro_batch=kind.curve.cap,
                 speed=float(speed[index]),
                 predicted_seconds=float(seconds[index]),
+                curve=int(workers.kind[index]),
                 left_out=None if used else reasons[int(workers.kind[index])],
             )
         )
@@ -200,6 +201,7 @@ def _plan(
         batch_size=int(shares.sum()),
         workers=planned,
         predicted=predict(workers, shares, train_samples),
+        curves=[planned_curve(kind.curve) for kind in workers.kinds],
     )
 
 

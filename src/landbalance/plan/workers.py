@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from landbalance.cluster import Cluster, Node, Worker
 from landbalance.config import Config, Experiment
+from landbalance.curves import TimeCurve, time_curve
 from landbalance.errors import UserError
 from landbalance.plan.communication import communication_seconds
-from landbalance.plan.curves import TimeCurve, time_curve
 from landbalance.profiles import Curve, NodeProfile
 
 

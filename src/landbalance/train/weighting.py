@@ -22,8 +22,10 @@ elements make it exact with ignored pixels and class weights too.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
@@ -61,6 +63,11 @@ class StepTotals:
         return float(self._sums[0])
 
     @property
+    def computed(self) -> NDArray[np.float64]:
+        """Return the seconds that each worker computed in the step before; shape (world size,)."""
+        return self._sums[3:].numpy()
+
+    @property
     def stop(self) -> bool:
         """Return whether any worker was asked to stop."""
         return bool(self._sums[1])
@@ -71,9 +78,11 @@ class StepTotals:
         return bool(self._sums[2])
 
 
-def start_totals(arm: Arm, weight: float, stop: bool, checkpoint: bool) -> StepTotals:
-    """Begin to sum what a step needs to know of all workers."""
-    sums = torch.tensor([weight, float(stop), float(checkpoint)], dtype=torch.float64)
+def start_totals(arm: Arm, weight: float, stop: bool, checkpoint: bool, computed: float = 0.0) -> StepTotals:
+    """Begin to sum what a step needs to know of all workers; `computed` are this one's seconds of the step before."""
+    sums = torch.zeros(3 + dist.get_world_size(), dtype=torch.float64)
+    sums[:3] = torch.tensor([weight, stop, checkpoint], dtype=torch.float64)
+    sums[3 + dist.get_rank()] = computed
     work = dist.all_reduce(sums, async_op=True)
     assert work is not None
     return StepTotals(arm, weight, sums, work)

@@ -16,7 +16,7 @@ from torch import nn
 
 from landbalance.bundle import Bundle, save_bundle
 from landbalance.config import Config, Model, Training
-from landbalance.distributed.batchnorm import with_global_batch_norm
+from landbalance.distributed.batchnorm import collectives_per_step, with_global_batch_norm
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.device import device_of, set_repeatability
 from landbalance.distributed.group import Communicator, joined
@@ -30,11 +30,12 @@ from landbalance.layout import Layout
 from landbalance.models import build_model
 from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser
-from landbalance.plans import Plan
+from landbalance.plans import Plan, time_curve_of
 from landbalance.tiles import StoreInfo, open_tiles
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.job import code_digest, identity_of
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
+from landbalance.train.rebalance import Shares, Watch, time_tables
 
 _log = logging.getLogger(__name__)
 _NOT_DETERMINISTIC = (
@@ -149,7 +150,8 @@ def _prepared(
         averaged=averaged,
         optimiser=optimiser,
         class_weights=balanced_class_weights(counts) if settings.class_weights == "balanced" else None,
-        shares=[other.share for other in plan.used],
+        shares=Shares([other.share for other in plan.used]),
+        watch=_watch(plan, settings, at_once=collectives_per_step(network) > 0),
         rank=place.rank,
         micro_batch=plan.used[place.rank].micro_batch,
         clock=clock,
@@ -159,6 +161,15 @@ def _prepared(
         stop=stop,
     )
     return job, position
+
+
+def _watch(plan: Plan, settings: Training, at_once: bool) -> Watch | None:
+    """Return what watches the workers, if shares may move: the plain means of other arms depend on shares."""
+    curves = [curve for worker in plan.used if (curve := time_curve_of(plan, worker)) is not None]
+    if not settings.rebalance or settings.deterministic or plan.arm != "balanced" or len(curves) < len(plan.used):
+        return None
+    tables = time_tables(curves, plan.batch_size, at_once)
+    return Watch(tables, [worker.title for worker in plan.used]) if len(curves) > 1 else None
 
 
 def _networks(
@@ -241,6 +252,7 @@ def _write_results(
             "commit": _commit(),
             "settings": settings,
             "measured": _measured(position.timing, plan),
+            "changes": position.changes,
         },
     )
     save_bundle(folder, job.result, bundle)
