@@ -19,7 +19,7 @@ from landbalance.distributed.batchnorm import with_global_batch_norm
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.group import Communicator
 from landbalance.optimiser import build_optimiser
-from landbalance.tiles import IGNORED, Normalisation, Split, StoreInfo, TileStore
+from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore
 from landbalance.train.batches import BatchReader
 from landbalance.train.checkpoint import Position
 from landbalance.train.loop import Job, StopRequest, train
