@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from exactness import Case, write_tiles
+from comparison import Case, write_tiles
 from landbalance.config.learning import Model, Optimiser
 from landbalance.distributed.batchnorm import with_global_batch_norm
 from landbalance.distributed.clock import Clock
@@ -168,7 +168,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         case = Case("overhead", ((SHARE, SHARE),), samples=256)
-        write_tiles(folder / "tiles", case, np.random.default_rng(0), bands=13)
+        write_tiles(folder / "tiles", case, bands=13)
         command = [sys.executable, __file__, "--worker", str(folder), str(repeats)]
         run_workers(command, [LocalWorker(f"worker {rank}", 1) for rank in range(2)])
         found = read_json(folder / "times.json")
