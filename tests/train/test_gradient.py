@@ -62,6 +62,10 @@ def check(workers, problem):
         assert worst_difference(outcome, wanted) <= BOUND
         assert outcome.losses == pytest.approx(wanted.losses, rel=1e-10, nan_ok=True)
     assert sorted(sample for outcome in found for sample in outcome.read) == sorted(wanted.read)
+    if len(problem.ignored) < 2 * sum(problem.shares):
+        for share, outcome in zip(problem.shares, found, strict=True):
+            trained = sum(sample < len(problem.ignored) for sample in outcome.read)
+            assert abs(trained - len(problem.ignored) * share / sum(problem.shares)) < 1
 
 
 @settings(max_examples=100, deadline=None)
