@@ -15,13 +15,20 @@ ROOT = Path(__file__).parents[2]
 RULES = [ROOT / "Snakefile", *sorted((ROOT / "workflow").rglob("*.smk"))]
 
 
-def test_C27_a_training_that_fails_in_its_pipe_fails_the_rule(done: Clone, tmp_path: Path) -> None:
-    clone = done.copy(tmp_path / "clone")
+def test_C27_a_training_that_fails_in_its_pipe_fails_the_rule(clean: Clone, tmp_path: Path) -> None:
+    clone = clean.copy(tmp_path / "clone")
+    for name in (
+        "settings/train/havel.txt",
+        "tile/havel/index.parquet",
+        "tile/havel/statistics.json",
+        "plan/havel.json",
+    ):
+        path = clone.root / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     weights = clone.root / "results/train/havel/model.safetensors"
-    weights.unlink()
-    result = clone.snakemake(
-        "--profile", "local", str(weights.relative_to(clone.root)), environment={"STUB_FAILS": "train"}
-    )
+    chosen = ("--allowed-rules", "train", "--profile", "local", str(weights.relative_to(clone.root)))
+    result = clone.snakemake(*chosen, environment={"STUB_FAILS": "train"})
     assert result.status == 1
     assert "Error in rule train" in result.output
     assert not weights.exists()
