@@ -34,8 +34,9 @@ lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelli
 schema: $(VENV)/installed-workflow  ## make the schemas and docs/configuration.md anew from the typed settings
 	python -m landbalance.config.schema
 
-pictures: demo  ## make the pictures of the docs anew from the demo's results
+pictures: demo  ## make the pictures of the docs anew
 	mkdir -p docs/pictures
+	python benchmarks/curves.py --picture docs/pictures/loss-curves.svg
 	python -c "from PIL import Image; picture = Image.open('results/report/havel/map.png').convert('RGB'); \
 	  picture.thumbnail((1000, 1300)); picture.save('docs/pictures/havel-map.jpg', quality=82)"
 

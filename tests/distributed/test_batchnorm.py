@@ -1,4 +1,4 @@
-"""Global batch norm in one process; over several workers it is proved by tests/train/test_exactness.py."""
+"""Global batch norm in one process; over several workers see test_batchnorm_workers.py."""
 
 import pytest
 import torch

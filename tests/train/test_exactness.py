@@ -20,7 +20,9 @@ def figures():
 
 def cases(figures, dtype):
     return {
-        name: value for name, value in figures.items() if name.startswith(dtype) and not name.endswith("unweighted")
+        name: value
+        for name, value in figures.items()
+        if name.startswith(dtype) and not name.endswith(("unweighted", "by_samples")) and "rounding" not in name
     }
 
 

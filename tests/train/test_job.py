@@ -140,6 +140,7 @@ def test_a_job_writes_a_usable_bundle_and_a_row_per_step_and_worker(project):
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
 def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(project, unbroken, ending):
+    """C26: killed or preempted, then retried."""
     process = start(project)
     wait_for_checkpoint(project, process)
     workers = psutil.Process(process.pid).children(recursive=True)

@@ -75,11 +75,13 @@ def _check_plan(name: str, plan: Plan, config: Config, path: Path) -> None:
 def identity_of(name: str, config: Config, store: Path) -> str:
     """Return what the job computes, as text: the same for any plan, different for other settings or tiles."""
     experiment = config.experiments[name]
+    # The statistics tell the tiles' content, the index which of them are trained on.
+    tiles = b"".join((store / file).read_bytes() for file in ("statistics.json", "index.parquet"))
     settings: dict[str, Any] = {
         "model": config.models[experiment.model].model_dump(),
         "training": config.training[experiment.training].model_dump(),
         "arm": experiment.arm,
-        "tiles": hashlib.sha256((store / "statistics.json").read_bytes()).hexdigest(),
+        "tiles": hashlib.sha256(tiles).hexdigest(),
     }
     # Who computes what, how long to wait and how often to save changes no result.
     for key in ("checkpoint_seconds", "timeout_seconds", "rebalance"):
