@@ -27,7 +27,7 @@ def main():
     torch.set_num_threads(1)
     device = torch.device("cpu")
     with joined(place, 60):
-        ways = ways_to_sum([planned(rank, node) for rank, node in enumerate(NODES)], device)
+        ways = ways_to_sum([planned(rank, node) for rank, node in enumerate(NODES)], device, 60)
         sums = {}
         for name, way in ways.items():
             futures = [way(torch.arange(1 + number, dtype=torch.float64) + 10**place.rank) for number in range(20)]

@@ -177,7 +177,7 @@ def test_a_worker_that_hangs_is_named_and_ends_the_job_in_the_stated_time(projec
     began = time.monotonic()
     _, said = process.communicate(timeout=100)
     assert process.returncode == 1, said
-    assert time.monotonic() - began < 5 + 15
+    assert time.monotonic() - began < 60  # 5 and some on an idle machine, not half an hour
     assert "worker 0 lost contact with the others: worker 1 (worker 1) gives no sign of life" in said
     assert "worker 1 (worker 1) stalled; all other workers were ended" in said
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)

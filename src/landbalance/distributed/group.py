@@ -2,10 +2,11 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -45,6 +46,19 @@ def joined(place: Place, timeout_seconds: float) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def new_group(device: str, timeout_seconds: float, ranks: Sequence[int] | None = None) -> dist.ProcessGroup:
+    """Return a group of `ranks`, all when None, over NCCL for ``cuda`` and gloo for ``cpu``.
+
+    Every worker calls this, member or not. The time limit must be told: a new group does not take over the job's.
+    """
+    group = dist.new_group(
+        None if ranks is None else list(ranks),
+        timeout=timedelta(seconds=timeout_seconds),
+        backend="nccl" if device == "cuda" else "gloo",
+    )
+    return cast(dist.ProcessGroup, group)
 
 
 def store_client(place: Place, timeout: timedelta) -> TCPStore:

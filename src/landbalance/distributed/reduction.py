@@ -26,6 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
+from landbalance.distributed.group import new_group
 from landbalance.plans import PlannedWorker
 
 _log = logging.getLogger(__name__)
@@ -43,14 +44,14 @@ def islands(workers: Sequence[PlannedWorker]) -> list[list[int]]:
     return list(found.values())
 
 
-def ways_to_sum(workers: Sequence[PlannedWorker], device: torch.device) -> dict[str, StartSum]:
+def ways_to_sum(workers: Sequence[PlannedWorker], device: torch.device, timeout_seconds: float) -> dict[str, StartSum]:
     """Return the ways that these workers have, by name; all workers call this at the same time."""
     ways = {"flat": sum_in_group(None)}
     apart = islands(workers)
     if all(worker.device == "cuda" for worker in workers):
-        ways["nccl"] = sum_in_group(_new_group(None, "cuda"))
+        ways["nccl"] = sum_in_group(new_group("cuda", timeout_seconds))
     if 1 < len(apart) < len(workers):
-        ways["leaders"] = _through_leaders(workers, apart, device)
+        ways["leaders"] = _through_leaders(workers, apart, device, timeout_seconds)
     return ways
 
 
@@ -89,12 +90,6 @@ def _slowest_seconds(way: StartSum, elements: int, device: torch.device) -> floa
     return float(slowest)
 
 
-def _new_group(ranks: Sequence[int] | None, device: str) -> dist.ProcessGroup:
-    """Return a group of `ranks`, all when None; every worker calls this, whether or not it is a member."""
-    group = dist.new_group(None if ranks is None else list(ranks), backend="nccl" if device == "cuda" else "gloo")
-    return cast(dist.ProcessGroup, group)
-
-
 def sum_in_group(group: dist.ProcessGroup | None = None) -> StartSum:
     """Return the way that sums over the workers of one group, all when it is None."""
 
@@ -107,11 +102,11 @@ def sum_in_group(group: dist.ProcessGroup | None = None) -> StartSum:
 
 
 def _through_leaders(
-    workers: Sequence[PlannedWorker], apart: Sequence[Sequence[int]], device: torch.device
+    workers: Sequence[PlannedWorker], apart: Sequence[Sequence[int]], device: torch.device, timeout_seconds: float
 ) -> StartSum:
     rank = dist.get_rank()
-    groups = [_new_group(ranks, workers[ranks[0]].device) for ranks in apart]
-    leaders = _new_group([ranks[0] for ranks in apart], "cpu")
+    groups = [new_group(workers[ranks[0]].device, timeout_seconds, ranks) for ranks in apart]
+    leaders = new_group("cpu", timeout_seconds, [ranks[0] for ranks in apart])
     mine = next(number for number, ranks in enumerate(apart) if rank in ranks)
     island, leader, alone = groups[mine], apart[mine][0], len(apart[mine]) == 1
 

@@ -19,7 +19,7 @@ from landbalance.config import Config, Model, Training
 from landbalance.distributed.batchnorm import collectives_per_step, with_global_batch_norm
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.device import device_of, set_repeatability
-from landbalance.distributed.group import Communicator, joined
+from landbalance.distributed.group import Communicator, joined, new_group
 from landbalance.distributed.heartbeat import Heartbeat
 from landbalance.distributed.launch import LOST_CONTACT, STOPPED, end_with_launcher
 from landbalance.distributed.place import Place, place_in_job
@@ -122,9 +122,10 @@ def _prepared(
 
     precision = getattr(torch, model.precision)
     network, averaged = _networks(model, store.info, settings, clock.device)
-    ways = ways_to_sum(plan.used, clock.device)
+    ways = ways_to_sum(plan.used, clock.device, settings.timeout_seconds)
     # A group of its own: small, blocking collectives must not queue behind buckets of gradients.
-    network = with_global_batch_norm(network, Communicator(clock, _new_group("nccl" if "nccl" in ways else "gloo")))
+    group = new_group("cuda" if "nccl" in ways else "cpu", settings.timeout_seconds)
+    network = with_global_batch_norm(network, Communicator(clock, group))
     elements = sum(parameter.numel() for parameter in network.parameters())
     optimiser = build_optimiser(network, settings.optimiser)
 
@@ -184,12 +185,6 @@ def _networks(
         averaged.load_state_dict(network.state_dict())
     dtype = torch.float64 if model.precision == "float64" else torch.float32
     return network.to(device, dtype), None if averaged is None else averaged.to(device, dtype)
-
-
-def _new_group(backend: str) -> dist.ProcessGroup:
-    group = dist.new_group(backend=backend)
-    assert isinstance(group, dist.ProcessGroup)
-    return group
 
 
 def _agree(mine: dict[str, str], plan: Plan) -> None:
