@@ -12,7 +12,8 @@ from landbalance.config import Config, Experiment
 from landbalance.errors import UserError
 from landbalance.plan.communication import communication_seconds
 from landbalance.plan.curves import TimeCurve, time_curve
-from landbalance.profiles import Curve, NodeProfile
+from landbalance.plans import Plan
+from landbalance.profiles import AllReduce, Curve, NodeProfile
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class WorkerKind:
     node: str
     worker: Worker
     curve: TimeCurve
+    timings: Curve | None = None
+    """The raw timings behind the curve; None when they are not known."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Workers:
         Each worker's kind, node (of its kind of node) and place on the node; shape (workers,).
     communication : NDArray[np.float64]
         Seconds that 0, 1, … workers spend in summing the gradient; shape (workers + 1,).
+    allreduce : tuple of AllReduce
+        The raw timings behind `communication`, of each kind of node that has them.
     """
 
     kinds: tuple[WorkerKind, ...]
@@ -43,6 +48,7 @@ class Workers:
     node_index: NDArray[np.int64]
     local_index: NDArray[np.int64]
     communication: NDArray[np.float64]
+    allreduce: tuple[AllReduce, ...] = ()
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -65,6 +71,17 @@ class Workers:
             mine = self.kind == index
             seconds[mine] = kind.curve.seconds(shares[mine])
         return seconds
+
+    def extrapolated(self, shares: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which workers compute more samples at once than were timed; both of shape (workers,)."""
+        most = [np.iinfo(np.int64).max if kind.curve.cap is None else kind.curve.cap for kind in self.kinds]
+        measured = np.array([kind.curve.measured for kind in self.kinds])
+        return np.asarray(np.minimum(shares, np.array(most)[self.kind]) > measured[self.kind])
+
+    def shares_of(self, plan: Plan) -> NDArray[np.int64]:
+        """Return the shares of a plan for these workers, in their order; shape (workers,)."""
+        planned = {(worker.node, worker.node_index, worker.local_index): worker.share for worker in plan.workers}
+        return np.array([planned[place] for place in self.places], dtype=np.int64)
 
 
 def measured_workers(
@@ -89,10 +106,12 @@ def measured_workers(
         local_index += list(range(len(entries))) * node.count
         for worker, curve in zip(node.workers, profile.curves, strict=True):
             timed = time_curve(curve.batch_sizes, curve.seconds, curve.largest_batch)
-            kinds.append(WorkerKind(node.name, worker, timed))
-    timings = [profiles[node.name].allreduce for node in cluster.nodes]
-    communication = communication_seconds((item for item in timings if item is not None), len(kind))
-    return Workers(tuple(kinds), np.array(kind), np.array(node_index), np.array(local_index), communication)
+            kinds.append(WorkerKind(node.name, worker, timed, curve))
+    timings = (profiles[node.name].allreduce for node in cluster.nodes)
+    allreduce = tuple(item for item in timings if item is not None)
+    communication = communication_seconds(allreduce, len(kind))
+    places = np.array(kind), np.array(node_index), np.array(local_index)
+    return Workers(tuple(kinds), *places, communication, allreduce)
 
 
 def _fitting_profile(
