@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from landbalance.profiles import AllReduce
 
@@ -35,19 +35,35 @@ def communication_seconds(measured: Iterable[AllReduce], workers: int) -> NDArra
     NDArray[np.float64]
         Shape (`workers` + 1,), indexed by the number of workers; 0 where nothing was measured.
     """
-    counts = np.arange(workers + 1)
     slowest = np.zeros(workers + 1)
     for timings in measured:
-        if timings.world_size == 1:
-            continue
         latency = float(np.median(timings.latency_seconds)) if timings.latency_seconds else 0.0
-        transfer = max(float(np.median(timings.seconds)) - latency, 0.0)
-        world = np.array([timings.world_size])
-        waits = latency * (1 + timings.collectives_per_step)
-        seconds = waits * _messages(counts, timings.backend) / _messages(world, timings.backend)
-        seconds = seconds + transfer * _moved(counts) / _moved(world)
+        seconds = seconds_of(timings, np.arange(workers + 1), float(np.median(timings.seconds)), latency)
         slowest = np.maximum(slowest, seconds)
     return slowest
+
+
+def seconds_of(timings: AllReduce, workers: ArrayLike, whole: ArrayLike, latency: ArrayLike) -> NDArray[np.float64]:
+    """Return the seconds of communication by what one kind of node measured; see `communication_seconds`.
+
+    Parameters
+    ----------
+    timings : AllReduce
+        What was measured, for all but the times.
+    workers : array_like of int
+        Numbers of workers.
+    whole, latency : array_like of float
+        Seconds to sum the whole gradient, and a single number; the three broadcast together.
+    """
+    counts = np.asarray(workers, dtype=np.int64)
+    whole, latency = np.asarray(whole, dtype=np.float64), np.asarray(latency, dtype=np.float64)
+    if timings.world_size == 1:
+        return np.zeros(np.broadcast_shapes(counts.shape, whole.shape, latency.shape))
+    world = np.array(timings.world_size)
+    waits = latency * (1 + timings.collectives_per_step)
+    waiting = waits * _messages(counts, timings.backend) / _messages(world, timings.backend)
+    moving = np.maximum(whole - latency, 0.0) * _moved(counts) / _moved(world)
+    return np.asarray(waiting + moving, dtype=np.float64)
 
 
 def _messages(workers: NDArray[np.int64], backend: str) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.plan.communication import communication_seconds
+from landbalance.plan.communication import seconds_of
 from landbalance.plan.curves import time_curve
 from landbalance.plan.workers import Workers
 from landbalance.profiles import AllReduce, Curve
@@ -42,7 +42,7 @@ def step_interval(workers: Workers, shares: NDArray[np.int64]) -> tuple[float, f
         samples = np.unique(shares[(workers.kind == index) & (shares > 0)])
         computing = np.maximum(computing, _slowest(timings, samples, random))
     used = int(np.count_nonzero(shares))
-    steps = computing + (_communication(workers.allreduce, used, random) if used > 1 else 0.0)
+    steps = computing + _communication(workers.allreduce, used, random)
     low, high = np.percentile(steps, _LEVELS)
     # The maximum over noisy curves lies above the curves' own maximum; the prediction itself is always in the interval.
     predicted = float(workers.seconds(shares).max() + workers.communication[used])
@@ -58,25 +58,13 @@ def _slowest(timings: Curve, samples: NDArray[np.int64], random: np.random.Gener
     return np.array([float(curve.seconds(samples).max()) for curve in curves])
 
 
-def _communication(
-    measured: Sequence[AllReduce], workers: int, random: np.random.Generator
-) -> NDArray[np.float64] | float:
-    """Return in each replicate the seconds of communication of so many workers."""
-    drawn = [
-        (item, _medians(item.seconds, random), _medians(item.latency_seconds or [0.0], random)) for item in measured
-    ]
-    return np.array(
-        [
-            communication_seconds(
-                [
-                    item.model_copy(update={"seconds": [whole[row]], "latency_seconds": [latency[row]]})
-                    for item, whole, latency in drawn
-                ],
-                workers,
-            )[workers]
-            for row in range(_REPLICATES)
-        ]
-    )
+def _communication(measured: Sequence[AllReduce], workers: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Return in each replicate the seconds of communication of so many workers; shape (replicates,)."""
+    slowest = np.zeros(_REPLICATES)
+    for timings in measured:
+        whole, latency = _medians(timings.seconds, random), _medians(timings.latency_seconds or [0.0], random)
+        slowest = np.maximum(slowest, seconds_of(timings, workers, whole, latency))
+    return slowest
 
 
 def _medians(values: Sequence[float], random: np.random.Generator) -> NDArray[np.float64]:
