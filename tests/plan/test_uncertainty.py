@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from landbalance.cluster import Cluster
 from landbalance.config import Config
 from landbalance.plan.uncertainty import step_interval
-from landbalance.plan.workers import Workers, measured_workers
+from landbalance.plan.workers import Meeting, Workers, measured_workers
 from landbalance.profiles import NodeProfile
 
 
@@ -58,10 +59,8 @@ def test_the_interval_holds_the_true_step_time(noisy: Callable[..., Workers]) ->
 
 def test_communication_is_in_the_interval(noisy: Callable[..., Workers]) -> None:
     workers = noisy(0.0, allreduce=(0.5, 0.1))
-    measured = workers.allreduce[0].model_copy(update={"seconds": [0.4, 0.5, 0.6], "latency_seconds": [0.0]})
-    doubtful = Workers(
-        workers.kinds, workers.kind, workers.node_index, workers.local_index, workers.communication, (measured,)
-    )
+    measured = workers.meetings[0].allreduce.model_copy(update={"seconds": [0.4, 0.5, 0.6], "latency_seconds": [0.0]})
+    doubtful = replace(workers, meetings=(Meeting(measured, None, ()),))
     interval = step_interval(doubtful, np.array([12, 4]))
     assert interval is not None
     assert interval[0] == pytest.approx(1.6, abs=0.05)

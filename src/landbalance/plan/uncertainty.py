@@ -1,14 +1,14 @@
 """How well the timings of a profile fix the predicted step time."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from landbalance.plan.communication import seconds_of
-from landbalance.plan.curves import time_curve
+from landbalance.plan.curves import TimeCurve, curve_through
 from landbalance.plan.workers import Workers
-from landbalance.profiles import AllReduce, Curve
+from landbalance.profiles import typical
 
 _REPLICATES = 200
 _LEVELS = (2.5, 97.5)
@@ -31,40 +31,56 @@ def step_interval(workers: Workers, shares: NDArray[np.int64]) -> tuple[float, f
     Returns
     -------
     tuple of float, or None
-        The lower and the upper end; None when a worker in use comes without raw timings.
+        The lower and the upper end; None when a worker comes without raw timings.
     """
-    random = np.random.default_rng(0)
-    computing = np.zeros(_REPLICATES)
-    for index in np.unique(workers.kind[shares > 0]).tolist():
-        timings = workers.kinds[index].timings
-        if timings is None:
-            return None
-        samples = np.unique(shares[(workers.kind == index) & (shares > 0)])
-        computing = np.maximum(computing, _slowest(timings, samples, random))
-    used = int(np.count_nonzero(shares))
-    steps = computing + _communication(workers.allreduce, used, random)
+    if any(kind.timings is None for kind in workers.kinds):
+        return None
+    drawn = _Drawn(workers, np.random.default_rng(0))
+    used = workers.kind[shares > 0]
+    of_plan = {(kind, int(shares[(workers.kind == kind) & (shares > 0)].max())) for kind in np.unique(used).tolist()}
+    steps = drawn.slowest(of_plan) + drawn.communication(len(used))
     low, high = np.percentile(steps, _LEVELS)
     # The maximum over noisy curves lies above the curves' own maximum; the prediction itself is always in the interval.
-    predicted = float(workers.seconds(shares).max() + workers.communication[used])
+    predicted = float(workers.seconds(shares).max() + workers.communication[len(used)])
     return min(float(low), predicted), max(float(high), predicted)
 
 
-def _slowest(timings: Curve, samples: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float64]:
-    """Return in each replicate the seconds of the largest of `samples`; shape (replicates,)."""
-    medians = np.stack([_medians(values, random) for values in timings.seconds], axis=1)
-    curves = (
-        time_curve(timings.batch_sizes, [[value] for value in row], timings.largest_batch) for row in medians.tolist()
-    )
-    return np.array([float(curve.seconds(samples).max()) for curve in curves])
+class _Drawn:
+    """Replicates of all that was timed; curves are drawn once, since communication follows from them too."""
 
+    def __init__(self, workers: Workers, random: np.random.Generator) -> None:
+        self._workers, self._random = workers, random
+        self._curves: dict[int, list[TimeCurve]] = {}
 
-def _communication(measured: Sequence[AllReduce], workers: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """Return in each replicate the seconds of communication of so many workers; shape (replicates,)."""
-    slowest = np.zeros(_REPLICATES)
-    for timings in measured:
-        whole, latency = _medians(timings.seconds, random), _medians(timings.latency_seconds or [0.0], random)
-        slowest = np.maximum(slowest, seconds_of(timings, workers, whole, latency))
-    return slowest
+    def slowest(self, work: Collection[tuple[int, int]]) -> NDArray[np.float64]:
+        """Return when the last of some (kind, samples) is done, in seconds; shape (replicates,)."""
+        times = [[float(curve.seconds(samples)) for curve in self._of(kind)] for kind, samples in sorted(work)]
+        return np.asarray(np.max(times, axis=0))
+
+    def communication(self, workers: int) -> NDArray[np.float64]:
+        """Return the seconds that communication adds to a step of so many workers; shape (replicates,)."""
+        seconds = np.zeros(_REPLICATES)
+        for meeting in self._workers.meetings if workers > 1 else ():
+            timings = meeting.allreduce
+            whole = _medians(timings.seconds, self._random)
+            latency = _medians(timings.latency_seconds or [0.0], self._random)
+            exposed = None
+            if meeting.round is not None:
+                together = _medians(meeting.round.step_seconds, self._random)
+                exposed = together - self.slowest(set(meeting.samples))
+            seconds = np.maximum(seconds, seconds_of(timings, workers, whole, latency, exposed))
+        return seconds
+
+    def _of(self, kind: int) -> list[TimeCurve]:
+        timings = self._workers.kinds[kind].timings
+        assert timings is not None
+        if kind not in self._curves:
+            weights = [len(values) for values in timings.seconds]
+            medians = np.stack([_medians(values, self._random) for values in timings.seconds], axis=1)
+            self._curves[kind] = [
+                curve_through(timings.batch_sizes, row, weights, timings.largest_batch) for row in medians.tolist()
+            ]
+        return self._curves[kind]
 
 
 def _medians(values: Sequence[float], random: np.random.Generator) -> NDArray[np.float64]:
@@ -73,6 +89,8 @@ def _medians(values: Sequence[float], random: np.random.Generator) -> NDArray[np
     The median of n draws with replacement is an order statistic whose place follows the Beta distribution of the median
     of n uniform numbers (Maritz and Jarrett 1978), so it can be drawn at once, however many values there are.
     """
-    half = (len(values) + 1) / 2
-    places = random.beta(half, half, _REPLICATES) * (len(values) - 1)
-    return np.interp(places, np.arange(len(values)), np.sort(values))
+    outliers = typical(values).outliers
+    kept = np.sort([value for value in values if value not in outliers])
+    half = (len(kept) + 1) / 2
+    places = random.beta(half, half, _REPLICATES) * (len(kept) - 1)
+    return np.asarray(np.interp(places, np.arange(len(kept)), kept), dtype=np.float64)
