@@ -36,8 +36,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib.figure  # noqa: F401  these are imported once, before workers are forked
 import numpy as np
-import segmentation_models_pytorch  # noqa: F401  imported once, before workers are forked
+import segmentation_models_pytorch  # noqa: F401
 import torch
 import torch.distributed as dist
 import torchvision  # noqa: F401
@@ -88,7 +89,7 @@ RIGS = (
     Rig("4:1", (1, 1 / 4)),
     Rig("8:1", (1, 1 / 8)),
     # Four workers on two cores: four fifths of a core are shared out on each.
-    Rig("1:1:2:4", (0.2, 0.2, 0.4, 0.8), (1, 1, 1, 0)),
+    Rig("1:1:2:4", (0.8, 0.4, 0.2, 0.2), (0, 1, 1, 1)),
 )
 FIFTY = Rig("fifty", (1, 1 / 50))
 
@@ -105,22 +106,51 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject("resnet18", Model(architecture="resnet18", norm="group"), 3, 64, 32),
+    Subject("resnet18", Model(architecture="resnet18", norm="group"), 3, 48, 16),
     Subject("unet", Model(architecture="unet", encoder="resnet18", depth=3, width=16, norm="group"), 13, 32, 16),
 )
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured; `steps` are the timed steps of a variant per turn."""
+    """How much is measured.
+
+    Attributes
+    ----------
+    turns : int
+        How often all variants take turns.
+    steps : dict of str to int
+        Timed steps of a variant per turn.
+    cold : int
+        From this global batch on, the variants with long steps are timed from their first step on; all others have
+        one that is not counted.
+    profile : dict
+        Settings of the profile stage.
+    """
 
     turns: int
-    steps: int
+    steps: dict[str, int]
+    cold: int
     profile: dict[str, Any]
 
+    def uncounted(self, variant: "Variant") -> int:
+        """Return how many steps at the beginning of a turn are not counted."""
+        long = variant.kind in ("equal", "stock", "fastest") and sum(variant.shares) >= self.cold
+        return 0 if long else 1
 
-FULL = Effort(3, 3, {"seconds": 30.0})
-QUICK = Effort(1, 1, {"seconds": 2.0})
+
+FULL = Effort(
+    turns=3,
+    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 3, "alone": 3, "fastest": 1},
+    cold=128,
+    profile={"seconds": 25.0},
+)
+QUICK = Effort(
+    turns=1,
+    steps=dict.fromkeys(FULL.steps, 1),
+    cold=0,
+    profile={"seconds": 5.0, "repeats": 3, "warmup": 1},
+)
 
 
 # Workers ----------------------------------------------------------------------------------------
@@ -192,6 +222,11 @@ class Variant:
     shares: tuple[int, ...]
     alone: bool = False
 
+    @property
+    def kind(self) -> str:
+        """Return what the name begins with."""
+        return self.name.split(".")[0]
+
     def of(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the ranks that worker `rank` computes together with, and their shares."""
         if not self.alone:
@@ -245,11 +280,14 @@ def measure_variants(
         for variant in variants:
             dist.barrier()
             rows: list[dict[str, float]] = []
+            uncounted = effort.uncounted(variant)
+            steps = uncounted + effort.steps[variant.kind]
             if variant.arm == "stock":
-                rows = stock_rows(stock[sum(variant.shares)], effort.steps)
+                rows = stock_rows(stock[sum(variant.shares)], steps)
             elif job.rank in variant.ranks:
                 ranks, shares = variant.of(job.rank)
-                rows = trained_rows(variant.arm, ranks, shares, job, groups[ranks], effort.steps)
+                rows = trained_rows(variant.arm, ranks, shares, job, groups[ranks], steps)
+            rows = [row for row in rows if row["step"] >= uncounted]
             everyone: list[list[dict[str, float]]] = [[]] * dist.get_world_size()
             dist.all_gather_object(everyone, rows)
             of_workers = timings.setdefault(variant.name, [[] for _ in everyone])
@@ -271,20 +309,19 @@ def trained_rows(
             job,
             arm=arm,
             settings=job.settings.model_copy(update={"batch_size": batch}),
-            store=first_tiles(job.store, (steps + 1) * batch),
+            store=first_tiles(job.store, steps * batch),
             network=with_global_batch_norm(job.network, Communicator(job.clock, groups[1])),
             shares=list(shares),
             rank=rank,
         )
         loop.train(part, position)
         gc.collect()  # the hooks of this run's gradients must not outlive it
-    return [row for row in position.timing if row["step"] > 0 and row["rank"] == rank]
+    return [row for row in position.timing if row["rank"] == rank]
 
 
 def stock_rows(step: Callable[[], float], steps: int) -> list[dict[str, float]]:
     """Return this worker's timing rows of plain DistributedDataParallel."""
-    seconds = [step() for _ in range(steps + 1)]
-    return [{"step": number, "step_seconds": seconds[number]} for number in range(1, steps + 1)]
+    return [{"step": number, "step_seconds": step()} for number in range(steps)]
 
 
 def _stock(job: Job, model: Model, variant: Variant) -> Callable[[], float]:
@@ -296,7 +333,7 @@ def _stock(job: Job, model: Model, variant: Variant) -> Callable[[], float]:
 # Rigs -------------------------------------------------------------------------------------------
 
 
-def settings_of(subject: Subject, size: int, effort: Effort) -> Config:
+def settings_of(subject: Subject, size: int, effort: Effort, batches: Sequence[int]) -> Config:
     """Return a configuration with an experiment for each arm and global batch size."""
     names = [f"B{band:02d}" for band in range(subject.bands)]
     classes = [{"name": name, "colour": f"#00000{number}", "values": [name]} for number, name in enumerate("abc", 1)]
@@ -317,10 +354,10 @@ def settings_of(subject: Subject, size: int, effort: Effort) -> Config:
         {
             "datasets": {"tiles": shared | (segmentation if subject.model.architecture == "unet" else folders)},
             "models": {subject.name: subject.model.model_dump()},
-            "training": {f"b{batch}": {"epochs": 1, "batch_size": batch} for batch in BATCHES},
+            "training": {f"b{batch}": {"epochs": 1, "batch_size": batch} for batch in batches},
             "experiments": {
                 f"{arm}.b{batch}": {"dataset": "tiles", "model": subject.name, "training": f"b{batch}", "arm": arm}
-                for batch in BATCHES
+                for batch in batches
                 for arm in ("equal", "unweighted", "balanced")
             },
             "profile": effort.profile,
@@ -347,13 +384,15 @@ def profiled(rig: Rig, kind: str, subject: Subject, config: Config, layout: Layo
         fork_workers(rig, [partial(work, folder) for folder in folders])
 
 
-def planned(rig: Rig, kind: str, subject: Subject, config: Config, layout: Layout) -> dict[str, Plan]:
+def planned(
+    rig: Rig, kind: str, subject: Subject, config: Config, layout: Layout, batches: Sequence[int]
+) -> dict[str, Plan]:
     """Return the plan of each experiment."""
     profile = read_profile(layout.profile("tiles", subject.name, NODE))
     plans = {}
     for name, experiment in config.experiments.items():
         workers = measured_workers(config, experiment, cluster_of(rig, kind), {NODE: profile})
-        plans[name] = make_plan(name, config, workers, max(BATCHES))
+        plans[name] = make_plan(name, config, workers, max(batches))
     return plans
 
 
@@ -389,7 +428,7 @@ def trained(
     effort: Effort,
 ) -> dict[str, list[list[dict[str, float]]]]:
     """Return the timing rows of each variant and worker; the workers are those of arm `equal`, which uses all."""
-    name, target = f"equal.b{BATCHES[0]}", layout.root / "timings.json"
+    name, target = next(name for name in plans if name.startswith("equal.")), layout.root / "timings.json"
     with brakes(kind, list(rig.shares)) as folders:
 
         def work(folder: Path | None) -> None:
@@ -445,13 +484,15 @@ def figures_of(
 def measured(rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effort: Effort) -> dict[str, float]:
     """Return the figures of a rig and a model, for each global batch size."""
     size = subject.quick_size if effort is QUICK else subject.size
-    config = settings_of(subject, size, effort)
+    config = settings_of(subject, size, effort, batches)
     with tempfile.TemporaryDirectory() as temporary:
         layout = Layout(Path(temporary))
-        case = Case("tiles", ((1,),), model=subject.model, samples=(effort.steps + 1) * max(batches), size=size)
+        case = Case(
+            "tiles", ((1,),), model=subject.model, samples=(max(effort.steps.values()) + 1) * max(batches), size=size
+        )
         write_tiles(layout.tile("tiles"), case, np.random.default_rng(0), bands=subject.bands)
         profiled(rig, kind, subject, config, layout)
-        plans = planned(rig, kind, subject, config, layout)
+        plans = planned(rig, kind, subject, config, layout, batches)
         variants = [variant for batch in batches for variant in variants_of(rig, plans, batch)]
         timings = trained(rig, kind, subject, config, layout, plans, variants, effort)
     figures: dict[str, float] = {}
@@ -494,7 +535,7 @@ def main() -> None:
         "norm": "group",
         "optimiser": "adamw",
         "turns": effort.turns,
-        "steps": effort.steps,
+        "timed steps per turn": effort.steps,
         "backend": "gloo",
     }
     print(json.dumps(benchmark_result("balance", conditions, figures), indent=2))

@@ -62,8 +62,7 @@ def _on_extrapolation(plan: Plan, workers: Workers) -> Iterator[str]:
         at_once = share if kind.curve.cap is None else min(share, kind.curve.cap)
         yield (
             f"{kind.node}, {kind.worker.title}: {at_once} samples at once are more than the {kind.curve.measured} that "
-            "were timed, so their time is extrapolated; name larger sizes under profile.batch_sizes or raise "
-            "profile.seconds, and measure again"
+            "were timed, so their time is extrapolated; raise profile.seconds and measure again"
         )
 
 
