@@ -98,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         add("profile", _profile, "measure training steps of a model on a node's workers", "dataset", "model")
     )
     profile.add_argument("node", help="a name under `nodes` in the cluster description")
+    profile.add_argument("--again", action="store_true", help="measure even if nothing has changed since the last time")
     plan = with_cluster(
         add("plan", _plan, "find the shares of the global batch that make a step fastest", "experiment")
     )
@@ -181,6 +182,7 @@ def _profile(options: argparse.Namespace) -> None:
         cluster,
         Layout(options.results),
         command,
+        options.again,
     )
 
 

@@ -17,6 +17,7 @@ from landbalance.profiles import Machine, read_profile
 from landbalance.tiles import StoreInfo, open_tiles
 
 _log = logging.getLogger(__name__)
+_MEASURING_CODE = ("profile", "distributed", "models", "objective", "optimiser", "profiles", "tiles")
 
 
 def run(
@@ -117,10 +118,7 @@ def _text(value: Any) -> str:
 def _code() -> str:
     """Return a digest of the source files that a step's time depends on."""
     package = Path(__file__).parents[1]
-    names = ("profile", "distributed", "models.py", "objective.py", "optimiser.py", "profiles.py", "tiles.py")
-    files = [
-        path
-        for name in names
-        for path in ([package / name] if name.endswith(".py") else (package / name).rglob("*.py"))
-    ]
+    folders = [package / name for name in _MEASURING_CODE]
+    files = [package / f"{folder.name}.py" for folder in folders if not folder.is_dir()]
+    files += [path for folder in folders for path in folder.rglob("*.py")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()

@@ -52,10 +52,10 @@ def driver() -> str | None:
 def libraries() -> dict[str, str]:
     """Return the versions of the libraries that compute."""
     found = {name: version(name) for name in ("torch", "torchvision", "segmentation-models-pytorch", "numpy")}
-    if torch.backends.mkldnn.is_available():
-        found["instructions"] = torch.backends.cpu.get_cpu_capability()
+    found["instructions"] = torch.backends.cpu.get_cpu_capability()
     if torch.cuda.is_available():
-        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+        found |= {"cuda": str(torch.version.cuda), "cudnn": str(cudnn)}
     return found
 
 

@@ -138,94 +138,6 @@ class Rounds:
             shares += [self._capped(equal(batch, len(self.kinds))), self.together(batch)]
         return list(dict.fromkeys(shares))
 
-    def lone(self) -> bool:
-        """Whether one of several workers takes steps, as it would if it trained alone."""
-        return is_lone(self.samples)
-
-
-def is_lone(samples: Sequence[int]) -> bool:
-    """Return whether only one of several workers has samples: then there is nobody to communicate with."""
-    return len(samples) > 1 and sum(map(bool, samples)) == 1
-
-
-@dataclass
-class Rounds:
-    """All that was measured of a node's workers, and what is worth measuring next.
-
-    Attributes
-    ----------
-    kinds : list of int
-        The entry of the node's description that each worker belongs to.
-    batches : list of int
-        The global batch sizes that experiments use, ascending.
-    caps : list of int or None
-        The most samples of each worker.
-    guesses : list of dict
-        Seconds by batch size of each worker from a first look; they serve until there are timings.
-    smallest : int
-        Fewer samples than this cannot be taken by a worker apart.
-    """
-
-    kinds: list[int]
-    batches: list[int]
-    caps: list[int | None]
-    guesses: list[dict[int, float]]
-    smallest: int
-    repeats: int
-    tolerance: float
-    taken: dict[tuple[int, ...], Taken] = field(default_factory=dict)
-    impossible: set[tuple[int, ...]] = field(default_factory=set)
-
-    def add(self, visit: Visit, computed: Sequence[Sequence[float]], whole: Sequence[Sequence[float]]) -> None:
-        """Take over the timings of a visit: seconds of computing and of whole steps, by worker."""
-        taken = self.taken.setdefault(visit.samples, Taken([[] for _ in self.kinds]))
-        steps = [max(values) for values in zip(*(values for values in whole if values), strict=True)]
-        if visit.apart and not visit.lone:
-            taken.apart += steps
-            return
-        taken.steps += steps
-        for mine, values in zip(taken.computed, computed, strict=True):
-            mine += values
-
-    def pooled(self, kind: int) -> dict[int, list[float]]:
-        """Return the raw timings of all workers of a kind by batch size, in the order of measuring."""
-        result: dict[int, list[float]] = {}
-        for samples, taken in self.taken.items():
-            for worker, size in enumerate(samples):
-                if self.kinds[worker] == kind and size and taken.computed[worker]:
-                    result.setdefault(size, []).extend(taken.computed[worker])
-        return result
-
-    def known(self, kind: int) -> dict[int, Typical]:
-        """Return the times of a kind by batch size, in the order of measuring."""
-        return {size: typical(values) for size, values in self.pooled(kind).items()}
-
-    def curve(self, worker: int) -> dict[int, float]:
-        """Return seconds by batch size of a worker, as far as is known; guesses beyond and until then."""
-        measured = {size: known.median for size, known in self.known(self.kinds[worker]).items()}
-        guess = self.guesses[worker]
-        if not measured:
-            return guess
-        # A guess is scaled to the timings, so that the curve has no step where they end.
-        anchor = max(measured)
-        scale = measured[anchor] / seconds_at(guess, anchor)
-        return {size: seconds * scale for size, seconds in guess.items() if size > anchor} | measured
-
-    @property
-    def _curves(self) -> list[dict[int, float]]:
-        by_kind = {kind: self.curve(self.kinds.index(kind)) for kind in set(self.kinds)}
-        return [by_kind[kind] for kind in self.kinds]
-
-    def main(self) -> list[tuple[int, ...]]:
-        """Return the shares that matter most: for each batch, equal ones and those that finish together."""
-        curves = self._curves
-        shares = []
-        for batch in self.batches[::-1]:
-            shares.append(self._capped(equal(batch, len(self.kinds))))
-            together = tuple(finishing_together(curves, batch, self.caps))
-            shares.append(self._measured_near(together))
-        return list(dict.fromkeys(shares))
-
     def lone(self) -> tuple[int, ...] | None:
         """Return the largest batch on the fastest worker, all others idle; None for a worker that is alone anyway."""
         if len(self.kinds) == 1:
@@ -248,8 +160,9 @@ class Rounds:
         if all(self.known(kind) for kind in set(self.kinds)):
             return None
         # The time is over, but without a timing of each kind there is no profile.
-        shares = [samples for samples in [self._ones, *self.main()] if samples not in self.impossible]
-        return Visit(shares[0], _FEWEST) if shares else None
+        shares = [self.together(self.batches[-1]), self._ones, *self.main()]
+        complete = [samples for samples in shares if all(samples) and samples not in self.impossible]
+        return Visit(complete[0], _FEWEST) if complete else None
 
     def doubt(self) -> float:
         """Return the widest half of a confidence interval, as a fraction, over all rounds."""
@@ -268,7 +181,7 @@ class Rounds:
             elif not taken.apart and samples != self._ones and self._can_be_apart(samples):
                 visits.append(Visit(samples, self.repeats, apart=True))
         lone = self.lone()
-        if lone is not None and not any(map(is_lone, self.taken)):
+        if lone is not None and lone not in self.impossible and not any(map(is_lone, self.taken)):
             visits.append(Visit(lone, self.repeats, apart=True))
         return visits
 

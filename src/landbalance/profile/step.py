@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 import numpy as np
@@ -124,7 +124,7 @@ class TrainingStep:
             yield inputs.contiguous(memory_format=torch.channels_last), targets, weight
 
 
-def _prefetched(batches: Iterator[tuple[Tensor, Tensor, float]]) -> Iterator[tuple[Tensor, Tensor, float]]:
+def _prefetched(batches: Iterator[tuple[Tensor, Tensor, float]]) -> Generator[tuple[Tensor, Tensor, float]]:
     """Yield `batches`, of which a thread makes two ahead, so that reading takes its part of the machine."""
     ready: queue.Queue[tuple[Tensor, Tensor, float] | BaseException] = queue.Queue(2)
     stopped = threading.Event()
