@@ -1,5 +1,7 @@
 """The largest batch that fits, found from small ones."""
 
+import time
+
 import pytest
 import torch
 from hypothesis import given
@@ -43,6 +45,19 @@ def test_no_step_comes_near_the_limit(monkeypatch, limit):
     _, found = watched(hungry.step, 64, CPU, limit * MIB)
     assert max(hungry.sizes) * 100 <= max(limit, 100)
     assert largest_batch(found) <= max(limit / 100, 1)
+
+
+def test_a_slow_worker_is_not_watched_for_long(monkeypatch):
+    hungry = Hungry(monkeypatch, 100 * MIB)
+
+    def step(size):
+        hungry.step(size)
+        time.sleep(0.01 * size)
+        return 0.01 * size
+
+    seconds, found = watched(step, 512, CPU, 10**12, allowed=0.3)
+    assert list(seconds) == [1, 2, 4]
+    assert largest_batch(found) == pytest.approx(10**12 // (100 * MIB), rel=0.1)
 
 
 def test_growth_that_hides_in_memory_held_before_is_feared(monkeypatch):

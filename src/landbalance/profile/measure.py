@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from landbalance.cluster import Node
 from landbalance.config import Config
+from landbalance.config.learning import Profile
 from landbalance.distributed.batchnorm import SinglePixelError
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.device import cuda_device
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_SECONDS = 600.0
 _RESERVED_SECONDS = 2.0
 """For timing sums and writing, at the end."""
+_LOOKING = 0.1
+"""Part of the time that goes into the first look, at memory."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
     with joined(place, _TIMEOUT_SECONDS):
         clock = Clock(device, worker.slowdown)
         step = TrainingStep(config.models[model], store, clock)
-        looks = _first_looks(step, clock, node, batches(config, dataset, model)[-1], config.profile.memory_reserve)
-        rounds = _rounds(node, config, batches(config, dataset, model), looks)
+        sizes = batches(config, dataset, model)
+        looks = _first_looks(step, clock, node, sizes[-1], config.profile)
+        rounds = _rounds(node, config, sizes, looks)
         _take_rounds(rounds, step, config, began, place.rank)
         allreduce = measured_allreduce(step.network, device) if place.world_size > 1 else None
         if place.rank == 0:
@@ -80,14 +84,14 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
         dist.barrier()
 
 
-def _first_looks(step: TrainingStep, clock: Clock, node: Node, largest: int, reserve: float) -> list[_Look]:
+def _first_looks(step: TrainingStep, clock: Clock, node: Node, largest: int, settings: Profile) -> list[_Look]:
     """Return what each worker finds out about memory and speed from a few steps of growing size, by rank."""
     workers = expanded(node)
     worker = workers[dist.get_rank()]
-    limit = room(clock.device, sum(other.device == "cpu" for other in workers), reserve)
+    limit = room(clock.device, sum(other.device == "cpu" for other in workers), settings.memory_reserve)
     dist.barrier()  # all have seen the same free memory before any takes some
     clock.slowdown = 1.0  # memory can be looked at without idling
-    seconds, memory = watched(step.take_apart, largest, clock.device, limit)
+    seconds, memory = watched(step.take_apart, largest, clock.device, limit, _LOOKING * settings.seconds)
     clock.slowdown = worker.slowdown
     mine = _Look(
         device_name(clock.device),

@@ -1,7 +1,9 @@
 """How many samples fit: from the memory that small steps take, long before it runs out."""
 
+import math
 import resource
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ _GROWTH = 2.5
 
 
 def watched(
-    take: Callable[[int], float], largest: int, device: torch.device, limit: int
+    take: Callable[[int], float], largest: int, device: torch.device, limit: int, allowed: float = math.inf
 ) -> tuple[dict[int, float], Memory]:
     """Take steps on 1, 2, 4, … up to `largest` samples while they surely fit; return their seconds and their memory.
 
@@ -29,14 +31,19 @@ def watched(
         Takes a step on so many samples, and returns its seconds.
     limit : int
         Bytes that the samples may take, see `room`.
+    allowed : float
+        Seconds that it may take: a size that would take longer is not tried, as memory grows along a line.
     """
     seconds: dict[int, float] = {}
     peaks: dict[int, int] = {}
+    began = time.perf_counter()
     # What was freed before the first step hides growth: so it is counted from what is held now.
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else psutil.Process().memory_info().rss
     sizes = [2**k for k in range(largest.bit_length()) if 2**k < largest] + [largest]
     for smaller, size in zip([0, *sizes], sizes, strict=False):
         if peaks and peaks[max(peaks)] * _GROWTH * size / (2 * smaller) > limit:
+            break
+        if seconds and time.perf_counter() - began + 2 * seconds[max(seconds)] * size / smaller > allowed:
             break
         try:
             take(size)  # the first one of a size also makes what the later ones reuse

@@ -132,10 +132,10 @@ class Rounds:
         return self._measured_near(tuple(finishing_together(self._curves, batch, self.caps)))
 
     def main(self) -> list[tuple[int, ...]]:
-        """Return the shares that matter most: for each batch, equal ones and those that finish together."""
+        """Return the shares that matter most: for each batch, those that finish together, and equal ones."""
         shares = []
         for batch in self.batches[::-1]:
-            shares += [self._capped(equal(batch, len(self.kinds))), self.together(batch)]
+            shares += [self.together(batch), self._capped(equal(batch, len(self.kinds)))]
         return list(dict.fromkeys(shares))
 
     def lone(self) -> tuple[int, ...] | None:
