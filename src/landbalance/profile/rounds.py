@@ -226,15 +226,22 @@ class Rounds:
     def _widest(self) -> list[Visit]:
         """Return visits to rounds that are not known well enough, the worst first."""
         doubts = {samples: self._doubt(samples) for samples in self.taken}
+        # Timings in a row say nothing of how a machine drifts, so what matters most is visited twice at least.
+        once = {samples for samples in self.main() if samples in self.taken and self._visited_once(samples)}
         visits = []
-        for samples in sorted(doubts, key=lambda samples: -doubts[samples]):
+        for samples in sorted(doubts, key=lambda samples: (samples not in once, -doubts[samples])):
             taken = self.taken[samples]
-            if doubts[samples] <= self.tolerance:
+            if doubts[samples] <= self.tolerance and samples not in once:
                 continue
             # Steps with and without communication are compared, so they are taken in turn.
             turn = bool(taken.apart) and len(taken.apart) < len(taken.steps)
             visits.append(Visit(samples, self.repeats, apart=turn or is_lone(samples)))
         return visits
+
+    def _visited_once(self, samples: tuple[int, ...]) -> bool:
+        taken = self.taken[samples]
+        fewest = 2 * self.repeats
+        return len(taken.steps) < fewest or 0 < len(taken.apart) < fewest
 
     def _doubt(self, samples: tuple[int, ...]) -> float:
         taken = self.taken[samples]
