@@ -63,6 +63,7 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("training.full.optimiser.learning_rate", 0.01, of("train evaluate map report", "havel")),
     ("training.full.checkpoint_seconds", 5.0, of("report", "havel")),
     ("training.full.timeout_seconds", 5.0, of("report", "havel")),
+    ("training.full.rebalance", False, of("report", "havel")),
     # Half the batch is still measured: the largest batch, and so the profile, is that of `short`.
     ("training.full.batch_size", 8, of("plan train evaluate map report", "havel")),
     ("training.full.batch_size", 64, PROFILE | PLANS | of("train evaluate map", "havel")),

@@ -6,9 +6,9 @@ import numpy as np
 
 from landbalance.config import Config
 from landbalance.plan.batches import WELL_USED
-from landbalance.plan.shares import equal_shares
 from landbalance.plan.workers import Workers
 from landbalance.plans import Plan
+from landbalance.shares import equal_shares
 
 
 def plan_notes(config: Config, plan: Plan, workers: Workers, train_samples: int) -> list[str]:

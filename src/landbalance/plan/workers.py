@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from landbalance.cluster import Cluster, Node, Worker
 from landbalance.config import Config, Experiment
+from landbalance.curves import TimeCurve, time_curve
 from landbalance.errors import UserError
 from landbalance.plan.communication import Exchange, communication_seconds
-from landbalance.plan.curves import TimeCurve, time_curve
 from landbalance.plans import Plan
 from landbalance.profiles import AllReduce, Curve, NodeProfile, Round, typical
 
