@@ -65,6 +65,7 @@ from landbalance.train import loop, worker
 from landbalance.train.batches import BatchReader
 from landbalance.train.checkpoint import Position
 from landbalance.train.loop import Job
+from landbalance.train.rebalance import Shares
 from measuring import benchmark_result
 from overhead import stock_step
 from throttling import brake_kind, brakes, enter
@@ -311,7 +312,8 @@ def trained_rows(
             settings=job.settings.model_copy(update={"batch_size": batch}),
             store=first_tiles(job.store, steps * batch),
             network=with_global_batch_norm(job.network, Communicator(job.clock, groups[1])),
-            shares=list(shares),
+            shares=Shares(list(shares)),
+            watch=None,
             rank=rank,
         )
         loop.train(part, position)

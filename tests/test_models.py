@@ -6,7 +6,7 @@ from torch import nn
 
 from landbalance.config import Model
 from landbalance.errors import UserError
-from landbalance.models import build_model
+from landbalance.models import build_model, check_tile_size
 
 
 def unet(**options: dict[str, Any]) -> Any:
@@ -81,3 +81,17 @@ def test_width_of_one() -> None:
 def test_unknown_names(model: Model, message: str) -> None:
     with pytest.raises(UserError, match=message):
         build_model(model, 3, 2)
+
+
+@pytest.mark.parametrize(("architecture", "size"), [("vit_b_16", 64), ("inception_v3", 64), ("maxvit_t", 64)])
+def test_a_network_that_cannot_take_the_tiles_says_so(architecture: str, size: int) -> None:
+    model = Model(architecture=architecture)
+    network = build_model(model, bands=3, classes=2)
+    with pytest.raises(UserError, match=rf"{architecture} cannot take tiles of {size} × {size} pixels"):
+        check_tile_size(network, model, 3, size)
+
+
+def test_a_network_that_takes_the_tiles_stays_in_training() -> None:
+    network = build_model(unet(depth=3), bands=3, classes=2).train()
+    check_tile_size(network, unet(depth=3), 3, 32)
+    assert network.training

@@ -30,6 +30,22 @@ def build_model(model: Model, bands: int, classes: int) -> nn.Module:
     return network.to(memory_format=torch.channels_last)
 
 
+@torch.no_grad()
+def check_tile_size(network: nn.Module, model: Model, bands: int, size: int) -> None:
+    """Raise a `UserError` when `network`, built from `model`, cannot take tiles of `size` × `size` pixels."""
+    parameter = next(network.parameters())
+    training = network.training
+    try:
+        network.eval()(torch.zeros(1, bands, size, size, device=parameter.device, dtype=parameter.dtype))
+    except (AssertionError, IndexError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"models.….architecture: {model.architecture} cannot take tiles of {size} × {size} pixels "
+            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}). Change tiles.size (or the "
+            "images' size), or choose another architecture."
+        ) from error
+    network.train(training)
+
+
 def _unet(model: Model, bands: int, classes: int) -> nn.Module:
     import segmentation_models_pytorch as smp
 

@@ -22,6 +22,9 @@ def summed_loss(logits: Tensor, labels: Tensor, class_weights: Tensor | None) ->
         return logits.sum() * 0.0
     wide = logits if logits.dtype == torch.float64 else logits.float()
     weights = None if class_weights is None else class_weights.to(wide)
+    if wide.is_cuda and wide.ndim == 4 and torch.are_deterministic_algorithms_enabled():
+        # GPUs have no repeatable kernel for the loss of images, but one for that of rows.
+        wide, labels = wide.movedim(1, -1).flatten(0, -2), labels.flatten()
     return cross_entropy(wide, labels, weights, ignore_index=IGNORED, reduction="sum")
 
 

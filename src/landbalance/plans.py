@@ -3,12 +3,24 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from landbalance.config.base import Positive, Settings
 from landbalance.config.learning import Arm
 from landbalance.config.load import checked
+from landbalance.curves import TimeCurve
 from landbalance.files import read_json
+
+
+class PlannedCurve(Settings):
+    """Seconds of computing by batch size, as `landbalance.curves.TimeCurve` has them."""
+
+    samples: list[float] = Field(description="Batch sizes of the knots, ascending from 1.")
+    seconds: list[float] = Field(description="Seconds at the knots.")
+    slope: float = Field(description="Seconds per sample beyond the last knot.")
+    cap: Positive | None = Field(description="The most samples computed at once; None: no limit.")
+    measured: Positive = Field(description="The largest batch size that was timed.")
 
 
 class PlannedWorker(Settings):
@@ -29,6 +41,7 @@ class PlannedWorker(Settings):
     )
     speed: float = Field(description="Samples per second at its share, or at an equal share when left out.")
     predicted_seconds: float = Field(description="Predicted computation of one step.")
+    curve: int | None = Field(None, description="Which of the plan's curves is this worker's; None: not known.")
     left_out: str | None = Field(description="Why the worker is not used; None when it is.")
 
 
@@ -78,11 +91,33 @@ class Plan(Settings):
         "changes what is learned.",
     )
     notes: list[str] = Field(default_factory=list, description="What the figures do not show, a sentence each.")
+    curves: list[PlannedCurve] = Field(
+        default_factory=list, description="Step times by batch size, so that shares can move while training."
+    )
 
     @property
     def used(self) -> list[PlannedWorker]:
         """Return the workers that train, by rank."""
         return [worker for worker in self.workers if worker.rank is not None]
+
+
+def planned_curve(curve: TimeCurve) -> PlannedCurve:
+    """Return a curve as the plan file holds it."""
+    return PlannedCurve(
+        samples=curve.sizes.tolist(),
+        seconds=curve.times.tolist(),
+        slope=curve.slope,
+        cap=curve.cap,
+        measured=curve.measured,
+    )
+
+
+def time_curve_of(plan: Plan, worker: PlannedWorker) -> TimeCurve | None:
+    """Return the curve of a worker, or None where the plan does not hold it."""
+    if worker.curve is None:
+        return None
+    curve = plan.curves[worker.curve]
+    return TimeCurve(np.array(curve.samples), np.array(curve.seconds), curve.slope, curve.cap, curve.measured)
 
 
 def read_plan(path: Path) -> Plan:

@@ -2,8 +2,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from download_samples import Server
 
+from download_samples import Server
 from landbalance.config import Dataset
 from landbalance.download import transfer
 

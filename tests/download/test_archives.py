@@ -4,8 +4,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from download_samples import entry, tarred, zipped
 
+from download_samples import entry, tarred, zipped
 from landbalance.download.archives import is_archive
 from landbalance.errors import UserError
 

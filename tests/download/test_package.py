@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from download_samples import sha256, zipped
 
+from download_samples import sha256, zipped
 from landbalance.download import package
 from landbalance.download.package import fetch_wheel
 from landbalance.errors import UserError

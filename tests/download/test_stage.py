@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from download_samples import Server, entry, sha256, tarred, tree, zipped
 
+from download_samples import Server, entry, sha256, tarred, tree, zipped
 from landbalance.config import Dataset, load_config
 from landbalance.download import run
 from landbalance.download import unpack as unpack_module

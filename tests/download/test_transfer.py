@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import requests
-from download_samples import Server
 
+from download_samples import Server
 from landbalance.download import transfer
 from landbalance.errors import UserError
 

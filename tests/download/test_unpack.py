@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from download_samples import entry, sha256, tarred, tree, zipped
 
+from download_samples import entry, sha256, tarred, tree, zipped
 from landbalance.download import unpack as module
 from landbalance.download.manifest import FileRecord
 from landbalance.download.unpack import size_limit, unpack

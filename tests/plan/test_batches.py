@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from landbalance.cluster import Worker
+from landbalance.curves import time_curve
 from landbalance.plan.batches import WELL_USED, batch_points
-from landbalance.plan.curves import time_curve
 from landbalance.plan.problem import best_shares
-from landbalance.plan.shares import optimal_shares, sharing_problem
 from landbalance.plan.workers import WorkerKind, Workers
+from landbalance.shares import optimal_shares, sharing_problem
 
 SIZES = [1, 2, 4, 8, 16, 32, 64]
 

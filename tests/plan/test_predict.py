@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from landbalance.cluster import Worker
-from landbalance.plan.curves import time_curve
+from landbalance.curves import time_curve
 from landbalance.plan.predict import predict, speeds
-from landbalance.plan.shares import equal_shares, optimal_shares, sharing_problem
 from landbalance.plan.workers import WorkerKind, Workers
+from landbalance.shares import equal_shares, optimal_shares, sharing_problem
 
 
 def _workers(lines: list[tuple[float, float]], communication: list[float], cap: int | None = None) -> Workers:

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,17 @@ def test_an_imagined_node_needs_a_profile(folder: Path, capsys: pytest.CaptureFi
     status, _, errors = _what_if(folder, capsys, "--what-if", str(folder / "other.yaml"))
     assert status == 1
     assert "tpu.json: not found" in errors
+
+
+def test_the_commands_of_the_guide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "plan.md").read_text()
+    block = re.search(r"```bash\n(.*?)```", guide, flags=re.DOTALL)
+    assert block is not None
+    commands = [line.split("#")[0].split() for line in block[1].splitlines()]
+    assert len(commands) >= 3
+    for program, stage, _, *words in commands:
+        assert (program, stage) == ("landbalance", "plan")
+        here = {"other-site.yaml": str(folder / "other.yaml")}
+        status, lines, errors = _what_if(folder, capsys, *(here.get(w, w.replace("local=", "gpu=")) for w in words))
+        assert status == 0, errors
+        assert len(lines) >= 3

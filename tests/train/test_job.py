@@ -15,7 +15,7 @@ import yaml
 
 from landbalance.bundle import load_bundle
 from landbalance.files import digest, read_json, write_json
-from landbalance.plans import Plan, PlannedWorker, Prediction
+from landbalance.plans import Plan, PlannedCurve, PlannedWorker, Prediction
 from stores import write_store
 
 pytestmark = pytest.mark.slow
@@ -27,22 +27,43 @@ PREDICTION = Prediction(
 )  # fmt: skip
 
 
-def write_plan(results: Path, shares, device="cpu"):
+def write_plan(results: Path, shares, device="cpu", slowdowns=None, curves=()):
     workers = [
         PlannedWorker(
             rank=rank, node="here", node_index=0, local_index=rank, title=f"worker {rank}", device=device, threads=1,
-            slowdown=1.0, emulated=False, share=share, micro_batch=None, speed=1, predicted_seconds=1, left_out=None,
+            slowdown=slowdown, emulated=slowdown > 1, share=share, micro_batch=None, speed=1, predicted_seconds=1,
+            curve=0 if curves else None, left_out=None,
         )
-        for rank, share in enumerate(shares)
+        for rank, (share, slowdown) in enumerate(zip(shares, slowdowns or [1.0] * len(shares), strict=True))
     ]  # fmt: skip
-    plan = Plan(experiment="e", arm="balanced", batch_size=sum(shares), workers=workers, predicted=PREDICTION)
+    plan = Plan(
+        experiment="e",
+        arm="balanced",
+        batch_size=sum(shares),
+        workers=workers,
+        predicted=PREDICTION,
+        curves=list(curves),
+    )
     write_json(results / "plan" / "e.json", plan.model_dump(mode="json"))
 
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
-    store = write_store(tmp_path / "results" / "tile" / "d", train=21, size=16)
+    return write_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """What a job leaves that nothing disturbed: the digest of its model, and its history."""
+    project = write_project(tmp_path_factory.mktemp("unbroken"))
+    status, said = train(project)
+    assert status == 0, said
+    return model_digest(project), history(project)
+
+
+def write_project(tmp_path, train_tiles=21):
+    """Return a folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
+    store = write_store(tmp_path / "results" / "tile" / "d", train=train_tiles, size=16)
     info = read_json(store / "statistics.json")
     config = {
         "datasets": {
@@ -85,6 +106,16 @@ def wait_for_checkpoint(project, process):
         time.sleep(0.01)
 
 
+def changed(project, **training):
+    config = yaml.safe_load((project / "config.yaml").read_text())
+    config["training"]["t"] |= training
+    (project / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def history(project):
+    return pd.read_parquet(project / "results" / "train" / "e" / "history.parquet")
+
+
 def model_digest(project):
     return digest(project / "results" / "train" / "e" / "model.safetensors")
 
@@ -108,11 +139,7 @@ def test_a_job_writes_a_usable_bundle_and_a_row_per_step_and_worker(project):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
-def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(project, ending):
-    assert train(project)[0] == 0
-    unbroken = model_digest(project)
-    (project / "results" / "train" / "e" / "model.safetensors").unlink()
-
+def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(project, unbroken, ending):
     process = start(project)
     wait_for_checkpoint(project, process)
     workers = psutil.Process(process.pid).children(recursive=True)
@@ -135,8 +162,62 @@ def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(proje
     status, said = train(project)
     assert status == 0, said
     assert "going on from a checkpoint" in said
-    assert model_digest(project) == unbroken
+    assert model_digest(project) == unbroken[0]
     assert read_json(project / "results" / "train" / "e" / "run.json")["resumed"] == 1
+
+
+def test_a_worker_that_hangs_is_named_and_ends_the_job_in_the_stated_time(project):
+    changed(project, timeout_seconds=5)
+    process = start(project)
+    wait_for_checkpoint(project, process)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    stuck = next(worker for worker in workers if worker.environ().get("RANK") == "1")
+    stuck.suspend()
+    began = time.monotonic()
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 1, said
+    assert time.monotonic() - began < 5 + 15
+    assert "worker 0 lost contact with the others: worker 1 (worker 1) gives no sign of life" in said
+    assert "worker 1 (worker 1) stalled; all other workers were ended" in said
+    assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
+
+
+def test_a_deterministic_run_gives_the_same_model_file_again(project, unbroken):
+    changed(project, deterministic=True)
+    assert train(project)[0] == 0
+    assert model_digest(project) == unbroken[0]
+
+
+def test_gradients_sent_in_bfloat16_train_nearly_the_same(project, unbroken):
+    changed(project, reduction="bfloat16")
+    assert train(project)[0] == 0
+    found, wanted = history(project)["train_loss"], unbroken[1]["train_loss"]
+    assert not found.equals(wanted)
+    assert found.tolist() == pytest.approx(wanted.tolist(), rel=0.02)
+
+
+def test_shares_leave_a_worker_that_is_slower_than_planned_and_the_losses_stay(tmp_path):
+    """The plan believes in two equal workers; one of them is four times slower."""
+    curve = PlannedCurve(samples=[1, 8], seconds=[0.01, 0.08], slope=0.01, cap=None, measured=8)
+    losses, changes = {}, {}
+    for rebalance in (True, False):
+        folder = tmp_path / str(rebalance)
+        folder.mkdir()
+        write_project(folder, train_tiles=400)
+        write_plan(folder / "results", (4, 4), slowdowns=(1.0, 4.0), curves=[curve])
+        text = (folder / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(text.replace("width: 8", "width: 8\n    precision: float64"))
+        changed(folder, rebalance=rebalance, checkpoint_seconds=60)
+        status, said = train(folder)
+        assert status == 0, said
+        losses[rebalance] = history(folder)["train_loss"]
+        changes[rebalance] = read_json(folder / "results" / "train" / "e" / "run.json")["changes"]
+        timing = pd.read_parquet(folder / "results" / "train" / "e" / "timing.parquet")
+        last = timing[timing["epoch"] == 1].groupby("rank")["samples"].median()
+        assert bool(last[1] < 4) == rebalance
+    assert changes[False] == []
+    assert "worker 1 (worker 1) computes 4 samples in" in changes[True][0]["reason"]
+    assert losses[True].tolist() == pytest.approx(losses[False].tolist(), rel=1e-9)
 
 
 def test_a_gpu_that_is_not_there_is_told_before_training(project):

@@ -63,6 +63,7 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("training.full.optimiser.learning_rate", 0.01, of("train evaluate map report", "havel")),
     ("training.full.checkpoint_seconds", 5.0, of("report", "havel")),
     ("training.full.timeout_seconds", 5.0, of("report", "havel")),
+    ("training.full.rebalance", False, of("report", "havel")),
     # The shares of each batch are measured as they will run.
     ("training.full.batch_size", 8, PROFILE | PLANS | of("train evaluate map", "havel")),
     ("training.full.batch_size", 64, PROFILE | PLANS | of("train evaluate map", "havel")),

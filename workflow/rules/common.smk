@@ -39,12 +39,14 @@ RESULTS = Path("results")
 SHARED_MODULES = {
     "download": [],
     "tile": ["raster", "tiles"],
-    "profile": ["distributed", "models", "objective", "optimiser", "plans", "profiles", "tiles"],
-    "plan": ["plans", "profiles"],
-    "train": ["bundle", "distributed", "models", "objective", "optimiser", "plans", "tiles"],
+    "profile": ["curves", "distributed", "models", "objective", "optimiser", "plans", "profiles", "tiles"],
+    "plan": ["curves", "plans", "profiles", "shares"],
+    "train": [
+        "bundle", "curves", "distributed", "models", "objective", "optimiser", "plans", "profiles", "shares", "tiles"
+    ],
     "evaluate": ["bundle", "models", "prediction", "tiles"],
     "map": ["bundle", "models", "prediction", "raster", "tiles"],
-    "report": ["plans", "profiles", "raster", "tiles"],
+    "report": ["curves", "plans", "profiles", "raster", "tiles"],
 }
 
 
@@ -263,7 +265,9 @@ def train_settings(wildcards):
         {
             "experiment": {"arm": experiment.arm},
             "model": dump(CONFIG.models[experiment.model]),
-            "training": dump(CONFIG.training[experiment.training], "checkpoint_seconds", "timeout_seconds"),
+            "training": dump(
+                CONFIG.training[experiment.training], "checkpoint_seconds", "timeout_seconds", "rebalance"
+            ),
             "code": {"train": digest("train")},
         }
     )

@@ -68,6 +68,21 @@ class Training(Settings):
         None,
         description="Decay of an exponential moving average of the weights, which is then validated and saved.",
     )
+    reduction: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="What gradients are sent as between workers. `bfloat16` halves the traffic, for slow networks, and "
+        "rounds to 8 bits: results then depend on the split by about that much.",
+    )
+    deterministic: bool = Field(
+        False,
+        description="Take only computations that repeat to the bit: the same plan on the same hardware then gives the "
+        "same model file. CPUs do so anyway; GPUs lose some speed.",
+    )
+    rebalance: bool = Field(
+        True,
+        description="Move shares while training when a machine has become slower or faster than planned (arm "
+        "`balanced`). What is computed stays the same but for rounding, so `deterministic` turns it off.",
+    )
     seed: int = Field(0, description="Seed of the initial weights, the permutations and the augmentation.")
     checkpoint_seconds: NonNegative = Field(
         60.0, description="Seconds between checkpoints; one is also written at the end of each epoch."

@@ -15,18 +15,31 @@ class Clock:
     An emulated worker (`slowdown` above 1) idles before it joins a collective, until what it
     computed since the last one has taken `slowdown` times as long: to all others, and to this
     clock, it looks like a device that much slower.
+
+    Attributes
+    ----------
+    computed, waited : float
+        Seconds since the step began.
+    steps : int
+        Steps begun so far.
+    waits : bool
+        Whether this worker has done its part and waits for the others.
     """
 
     device: torch.device
     slowdown: float = 1.0
     computed: float = field(default=0.0, init=False)
     waited: float = field(default=0.0, init=False)
+    steps: int = field(default=0, init=False)
+    waits: bool = field(default=False, init=False)
     _mark: float = field(default=0.0, init=False)
 
     def start(self) -> None:
         """Begin a step."""
         self._synchronise()
         self.computed = self.waited = 0.0
+        self.steps += 1
+        self.waits = False
         self._mark = time.perf_counter()
 
     def pause(self) -> None:
@@ -37,6 +50,7 @@ class Clock:
         now = time.perf_counter()
         self.computed += now - self._mark
         self._mark = now
+        self.waits = True
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -50,6 +64,7 @@ class Clock:
         now = time.perf_counter()
         self.waited += now - self._mark
         self._mark = now
+        self.waits = False
 
     @property
     def elapsed(self) -> float:

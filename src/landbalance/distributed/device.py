@@ -1,5 +1,6 @@
 """Which device a worker computes on."""
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -37,3 +38,13 @@ def cuda_device(index: int, node: str) -> torch.device:
             "the GPUs are (`nvidia-smi` lists them)."
         )
     return torch.device("cuda", index)
+
+
+def set_repeatability(deterministic: bool) -> None:
+    """Allow only computations that repeat to the bit, or the fastest; must come before CUDA is used."""
+    torch.backends.cudnn.benchmark = not deterministic
+    torch.use_deterministic_algorithms(deterministic)
+    if deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        # Filling what will be overwritten anyway only costs time.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

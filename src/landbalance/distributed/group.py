@@ -29,8 +29,7 @@ def joined(place: Place, timeout_seconds: float) -> Iterator[None]:
     listener = os.environ.get(LISTENER)
     try:
         store = TCPStore(
-            os.environ.get("MASTER_ADDR", "127.0.0.1"),
-            int(os.environ.get("MASTER_PORT", "29500")),
+            *_address(),
             place.world_size,
             is_master=place.rank == 0,
             timeout=timeout,
@@ -46,6 +45,15 @@ def joined(place: Place, timeout_seconds: float) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def store_client(place: Place, timeout: timedelta) -> TCPStore:
+    """Return another connection to the store by which the workers met: for a thread of its own."""
+    return TCPStore(*_address(), place.world_size, is_master=False, timeout=timeout, wait_for_workers=False)
+
+
+def _address() -> tuple[str, int]:
+    return os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
 
 
 @dataclass(frozen=True)

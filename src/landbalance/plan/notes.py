@@ -6,9 +6,9 @@ import numpy as np
 
 from landbalance.config import Config
 from landbalance.plan.batches import WELL_USED
-from landbalance.plan.shares import equal_shares
 from landbalance.plan.workers import Workers
 from landbalance.plans import Plan
+from landbalance.shares import equal_shares
 
 
 def plan_notes(config: Config, plan: Plan, workers: Workers, train_samples: int) -> list[str]:
@@ -44,7 +44,7 @@ def _on_samples(key: str, plan: Plan, train_samples: int) -> Iterator[str]:
 
 
 def _on_communication(plan: Plan, workers: Workers) -> Iterator[str]:
-    if len(workers) > 1 and not workers.communication.any():
+    if len(workers) > 1 and all(meeting.allreduce.world_size == 1 for meeting in workers.meetings):
         yield (
             "communication was not measured (no node has two workers): the plan counts it as 0 seconds, so the step "
             "will be longer than predicted"
@@ -62,7 +62,7 @@ def _on_extrapolation(plan: Plan, workers: Workers) -> Iterator[str]:
         at_once = share if kind.curve.cap is None else min(share, kind.curve.cap)
         yield (
             f"{kind.node}, {kind.worker.title}: {at_once} samples at once are more than the {kind.curve.measured} that "
-            "were timed, so their time is extrapolated; raise profile.seconds and measure again"
+            "were timed, so their time is extrapolated; raise profile.seconds, and measure again"
         )
 
 

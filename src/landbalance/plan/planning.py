@@ -15,11 +15,11 @@ from landbalance.plan.notes import plan_notes
 from landbalance.plan.picture import draw_plan
 from landbalance.plan.predict import predict, speeds
 from landbalance.plan.problem import problem_of, room
-from landbalance.plan.shares import Problem, equal_shares, finish_time, optimal_shares
 from landbalance.plan.summary import plan_lines, reason
 from landbalance.plan.workers import Workers, measured_workers
-from landbalance.plans import Plan, PlannedWorker
+from landbalance.plans import Plan, PlannedWorker, planned_curve
 from landbalance.profiles import NodeProfile
+from landbalance.shares import Problem, equal_shares, finish_time, optimal_shares
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +103,7 @@ def make_plan(name: str, config: Config, workers: Workers, train_samples: int) -
         workers=_planned(workers, shares, reasons),
         predicted=predict(workers, shares, train_samples),
         batch_sizes=batch_points(workers, batch, hard),
+        curves=[planned_curve(kind.curve) for kind in workers.kinds],
     )
     return plan.model_copy(update={"notes": plan_notes(config, plan, workers, train_samples)})
 
@@ -186,6 +187,7 @@ def _planned(workers: Workers, shares: NDArray[np.int64], reasons: dict[int, str
                 micro_batch=kind.curve.cap,
                 speed=float(speed[index]),
                 predicted_seconds=float(seconds[index]),
+                curve=int(workers.kind[index]),
                 left_out=None if used else reasons[int(workers.kind[index])],
             )
         )

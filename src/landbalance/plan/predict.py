@@ -5,10 +5,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.plan.shares import equal_shares
 from landbalance.plan.uncertainty import step_interval
 from landbalance.plan.workers import Workers
 from landbalance.plans import Prediction
+from landbalance.shares import equal_shares
 
 
 def predict(workers: Workers, shares: NDArray[np.int64], train_samples: int) -> Prediction:

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.plan.curves import TimeCurve
-from landbalance.plan.shares import Problem, equal_shares, optimal_shares, sharing_problem
+from landbalance.curves import TimeCurve
 from landbalance.plan.workers import Workers
+from landbalance.shares import Problem, equal_shares, optimal_shares, sharing_problem
 
 
 def best_shares(workers: Workers, batch: int, hard: bool) -> NDArray[np.int64] | None:

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from landbalance.curves import TimeCurve, curve_through
 from landbalance.plan.communication import seconds_of
-from landbalance.plan.curves import TimeCurve, curve_through
 from landbalance.plan.workers import Workers
 from landbalance.profiles import typical
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from landbalance.cluster import Cluster, Node, Worker
 from landbalance.config import Config, Experiment
+from landbalance.curves import TimeCurve, time_curve
 from landbalance.errors import UserError
 from landbalance.plan.communication import Exchange, communication_seconds
-from landbalance.plan.curves import TimeCurve, time_curve
 from landbalance.plans import Plan
 from landbalance.profiles import AllReduce, Curve, NodeProfile, Round, typical
 
@@ -175,7 +175,7 @@ def _fitting_profile(
             f"plan needs one for each of the cluster's nodes. Make it on such a node: {command}"
         )
     if mistake := _mismatch(config, experiment, node, profile) or _unusable(profile):
-        raise UserError(f"profile of node {node.name}: {mistake}. Measure it again: {command}")
+        raise UserError(f"profile of node {node.name}: {mistake}. Measure it again: {command} --again")
     return profile
 
 

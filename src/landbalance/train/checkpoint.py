@@ -33,6 +33,8 @@ class Position:
         How often the job went on from a checkpoint.
     history, timing : list of dict
         Rows of ``history.parquet`` and ``timing.parquet``.
+    changes : list of dict
+        When shares moved while training, to which, and why.
     """
 
     epoch: int = 0
@@ -43,6 +45,7 @@ class Position:
     resumed: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     timing: list[dict[str, float]] = field(default_factory=list)
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ def identity_of(name: str, config: Config, store: Path) -> str:
         "arm": experiment.arm,
         "tiles": hashlib.sha256((store / "statistics.json").read_bytes()).hexdigest(),
     }
-    # How long to wait, and how often to save, changes no result.
-    for key in ("checkpoint_seconds", "timeout_seconds"):
+    # Who computes what, how long to wait and how often to save changes no result.
+    for key in ("checkpoint_seconds", "timeout_seconds", "rebalance"):
         del settings["training"][key]
     return json.dumps(settings, sort_keys=True)
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from landbalance.config.learning import Arm, Training
 from landbalance.distributed.clock import Clock
+from landbalance.distributed.reduction import StartSum
 from landbalance.objective import summed_loss
 from landbalance.optimiser import learning_rate
 from landbalance.progress import Progress
@@ -28,7 +29,8 @@ from landbalance.tiles import IGNORED, TileStore
 from landbalance.train.batches import Batch, BatchReader, prefetched
 from landbalance.train.checkpoint import Checkpoint, Position, save_checkpoint
 from landbalance.train.order import epoch_order, proportional, slice_of, steps_per_epoch
-from landbalance.train.weighting import start_totals, sum_gradients
+from landbalance.train.rebalance import NOTICE, Shares, Watch
+from landbalance.train.weighting import StepTotals, start_totals, sum_gradients
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +55,14 @@ class Job:
         float32 or float64 of all computing, or bfloat16 for autocast.
     averaged : Module or None
         Another copy of the network, for the moving average of its weights.
-    shares : list of int
-        Samples of the global batch per rank.
+    shares : Shares
+        Samples of the global batch per rank, by step.
+    watch : Watch or None
+        Says when shares should move; None when they stay.
     micro_batch : int or None
         The most samples that this worker computes at once.
+    start_sum : StartSum
+        The way to sum gradients over the workers.
     identity : str
         What the job computes, as text; checkpoints carry it.
     """
@@ -70,13 +76,22 @@ class Job:
     averaged: nn.Module | None
     optimiser: torch.optim.Optimizer
     class_weights: Tensor | None
-    shares: list[int]
+    shares: Shares
+    watch: Watch | None
     rank: int
     micro_batch: int | None
     clock: Clock
+    start_sum: StartSum
     identity: str
     checkpoints: Path
     stop: StopRequest
+
+    @property
+    def sent(self) -> torch.dtype:
+        """Return the type that gradients are sent as."""
+        if self.settings.reduction == "bfloat16":
+            return torch.bfloat16
+        return torch.float64 if self.precision == torch.float64 else torch.float32
 
     @property
     def result(self) -> nn.Module:
@@ -95,11 +110,11 @@ def train(job: Job, position: Position) -> None:
     settings, clock = job.settings, job.clock
     # The workers' batch norms agree by themselves; DDP must not overwrite buffers with rank 0's.
     network = DistributedDataParallel(job.network, forward_sync_buffers=False, gradient_as_bucket_view=True)
-    sum_gradients(network, clock)
+    sum_gradients(network, clock, job.start_sum, job.sent)
     reader = BatchReader(job.store, job.class_weights, settings.augmentation == "dihedral", settings.seed)
     ids = job.store.ids("train")
     steps = steps_per_epoch(len(ids), settings.batch_size)
-    saved = time.monotonic()
+    saved, computed = time.monotonic(), 0.0
 
     done = position.epoch * steps + position.step
     with Progress(f"train {job.title}", settings.epochs * steps, "step", before=done) as progress:
@@ -122,7 +137,7 @@ def train(job: Job, position: Position) -> None:
                 clock.start()
                 due = job.rank == 0 and time.monotonic() - saved > settings.checkpoint_seconds
                 weight = sum(batch.weight for batch in batches)
-                totals = start_totals(job.arm, weight, job.stop.requested, due)
+                totals = start_totals(job.arm, weight, job.stop.requested, due, computed)
                 arrived = False
                 for number, batch in enumerate(batches):
                     last = number == len(batches) - 1
@@ -142,7 +157,9 @@ def train(job: Job, position: Position) -> None:
                 if job.averaged is not None and settings.ema is not None:
                     _average(job.averaged, job.network, settings.ema)
                 clock.pause()
+                computed = clock.computed
 
+                _watch_shares(job, position, total_steps, totals)
                 ended = time.perf_counter()
                 timing.append(_timing(job, position, batches, loading))
                 progress.advance(note=f"epoch {position.epoch + 1}/{settings.epochs}")
@@ -173,14 +190,31 @@ def _average(averaged: nn.Module, network: nn.Module, decay: float) -> None:
         mean.copy_(now)
 
 
+def _watch_shares(job: Job, position: Position, step: int, totals: StepTotals) -> None:
+    """Move shares, on all workers alike, when how long each computed in the step before says so."""
+    # An epoch's first step follows its last, which may be a smaller batch; after a resume none was timed.
+    if job.watch is None or position.step == 0 or not totals.computed.all():
+        return
+    now = job.shares.at(step - 1)
+    if now != job.shares.at(step + NOTICE):
+        return  # a change is on its way
+    change = job.watch.change(step, now, totals.computed)
+    if change is not None:
+        job.shares.changes.append(change)
+        position.changes.append(asdict(change))
+        if job.rank == 0:
+            _log.info("shares move from %s to %s at step %d: %s", now, change.shares, change.step + 1, change.reason)
+
+
 def _epoch(job: Job, reader: BatchReader, ids: NDArray[np.int64], position: Position) -> Iterator[list[Batch]]:
     """Yield this worker's batches of the epoch's remaining steps: a list of micro-batches per step."""
     order = epoch_order(ids, job.settings.seed, position.epoch)
     epoch, first = position.epoch, position.step
+    steps = steps_per_epoch(len(order), job.settings.batch_size)
 
     def batches() -> Iterator[list[Batch]]:
-        for step in range(first, steps_per_epoch(len(order), job.settings.batch_size)):
-            samples = slice_of(step, order, job.shares, job.rank)
+        for step in range(first, steps):
+            samples = slice_of(step, order, job.shares.at(epoch * steps + step), job.rank)
             at_once = job.micro_batch or max(len(samples), 1)
             starts = range(0, max(len(samples), 1), at_once)
             yield [reader.batch(samples[start : start + at_once], epoch) for start in starts]
@@ -213,7 +247,7 @@ def _finish_epoch(
 ) -> None:
     """Validate, and write the epoch into the history; the position moves to the next epoch."""
     dist.all_reduce(sums)
-    loss, weight, correct, labelled = _validation(job, reader)
+    loss, weight, correct, labelled = _validation(job, reader, (position.epoch + 1) * steps)
     position.timing += _gathered(timing)
     position.seconds += time.monotonic() - began
     row = {
@@ -234,14 +268,15 @@ def _finish_epoch(
 
 
 @torch.inference_mode()
-def _validation(job: Job, reader: BatchReader) -> list[float]:
+def _validation(job: Job, reader: BatchReader, total_steps: int) -> list[float]:
     """Return sums over the validation split: loss, weight, correct and labelled elements."""
     network = job.result.eval()
     ids = job.store.ids("validation")
-    sizes = proportional(len(ids), job.shares)
+    shares = job.shares.at(total_steps)
+    sizes = proportional(len(ids), shares)
     start = sum(sizes[: job.rank])
     mine = ids[start : start + sizes[job.rank]]
-    at_once = job.micro_batch or max(job.shares[job.rank], 1)
+    at_once = job.micro_batch or max(shares[job.rank], 1)
     sums = torch.zeros(4, dtype=torch.float64)
     for first in range(0, len(mine), at_once):
         job.clock.start()

@@ -22,8 +22,10 @@ elements make it exact with ignored pixels and class weights too.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
@@ -31,6 +33,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from landbalance.config.learning import Arm
 from landbalance.distributed.clock import Clock
+from landbalance.distributed.reduction import StartSum
 
 
 @dataclass
@@ -60,6 +63,11 @@ class StepTotals:
         return float(self._sums[0])
 
     @property
+    def computed(self) -> NDArray[np.float64]:
+        """Return the seconds that each worker computed in the step before; shape (world size,)."""
+        return self._sums[3:].numpy()
+
+    @property
     def stop(self) -> bool:
         """Return whether any worker was asked to stop."""
         return bool(self._sums[1])
@@ -70,23 +78,34 @@ class StepTotals:
         return bool(self._sums[2])
 
 
-def start_totals(arm: Arm, weight: float, stop: bool, checkpoint: bool) -> StepTotals:
-    """Begin to sum what a step needs to know of all workers."""
-    sums = torch.tensor([weight, float(stop), float(checkpoint)], dtype=torch.float64)
+def start_totals(arm: Arm, weight: float, stop: bool, checkpoint: bool, computed: float = 0.0) -> StepTotals:
+    """Begin to sum what a step needs to know of all workers; `computed` are this one's seconds of the step before."""
+    sums = torch.zeros(3 + dist.get_world_size(), dtype=torch.float64)
+    sums[:3] = torch.tensor([weight, stop, checkpoint], dtype=torch.float64)
+    sums[3 + dist.get_rank()] = computed
     work = dist.all_reduce(sums, async_op=True)
     assert work is not None
     return StepTotals(arm, weight, sums, work)
 
 
-def sum_gradients(network: DistributedDataParallel, clock: Clock) -> None:
-    """Make `network` sum its gradients over workers, bucket by bucket while the backward pass runs."""
+def sum_gradients(network: DistributedDataParallel, clock: Clock, start_sum: StartSum, sent: torch.dtype) -> None:
+    """Make `network` sum its gradients over workers, bucket by bucket while the backward pass runs.
+
+    Parameters
+    ----------
+    start_sum : StartSum
+        The way to sum, see `landbalance.distributed.reduction`.
+    sent : torch.dtype
+        What gradients are sent as: their own type, or bfloat16 for half the traffic and 8 bits of precision.
+    """
 
     def hook(state: None, bucket: GradBucket) -> Future[Tensor]:
         # An accelerator runs ahead of this thread: to wait for it would end the overlap, except at the last bucket.
         if clock.device.type == "cpu" or clock.slowdown > 1 or bucket.is_last():
             clock.pause()
-        work = dist.all_reduce(bucket.buffer(), async_op=True)
-        assert work is not None
-        return work.get_future().then(lambda future: future.value()[0])
+        gradient = bucket.buffer()
+        if sent == gradient.dtype:
+            return start_sum(gradient)
+        return start_sum(gradient.to(sent)).then(lambda future: gradient.copy_(future.value()))
 
     network.register_comm_hook(None, hook)

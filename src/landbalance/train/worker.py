@@ -16,25 +16,32 @@ from torch import nn
 
 from landbalance.bundle import Bundle, save_bundle
 from landbalance.config import Config, Model, Training
-from landbalance.distributed.batchnorm import with_global_batch_norm
+from landbalance.distributed.batchnorm import collectives_per_step, with_global_batch_norm
 from landbalance.distributed.clock import Clock
-from landbalance.distributed.device import device_of
+from landbalance.distributed.device import device_of, set_repeatability
 from landbalance.distributed.group import Communicator, joined
+from landbalance.distributed.heartbeat import Heartbeat
 from landbalance.distributed.launch import LOST_CONTACT, STOPPED, end_with_launcher
 from landbalance.distributed.place import Place, place_in_job
+from landbalance.distributed.reduction import chosen_way, ways_to_sum
 from landbalance.errors import UserError
 from landbalance.files import placed, remove, write_json
 from landbalance.layout import Layout
 from landbalance.models import build_model
 from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser
-from landbalance.plans import Plan
+from landbalance.plans import Plan, time_curve_of
 from landbalance.tiles import StoreInfo, open_tiles
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.job import code_digest, identity_of
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
+from landbalance.train.rebalance import Shares, Watch, time_tables
 
 _log = logging.getLogger(__name__)
+_NOT_DETERMINISTIC = (
+    "training.….deterministic: true, but a computation of this model does not repeat to the bit on this device ({}). "
+    "Set it to false, or choose another architecture."
+)
 
 
 def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
@@ -54,9 +61,14 @@ def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
     started = datetime.now(UTC)
     settings = config.training[config.experiments[name].training]
     _check_world(plan, place)
+    worker = plan.used[place.rank]
+    clock = Clock(device_of(plan.used, place.rank), worker.slowdown)
+    torch.set_num_threads(worker.threads)
+    set_repeatability(settings.deterministic)
     with joined(place, settings.timeout_seconds):
+        heartbeat = Heartbeat(place, [other.title for other in plan.used], clock)
         try:
-            job, position = _prepared(name, config, layout, plan, place, stop)
+            job, position = _prepared(name, config, layout, plan, place, clock, stop)
             train(job, position)
             if place.rank == 0:
                 _write_results(name, config, layout, plan, job, position, started)
@@ -64,10 +76,12 @@ def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
         except StoppedError:
             _leave(STOPPED)
         except RuntimeError as error:
+            if "deterministic" in str(error):
+                raise UserError(_NOT_DETERMINISTIC.format(str(error).splitlines()[0])) from error
             if not _is_lost_contact(error):
                 raise
             reason = str(error).split(". ")[0].splitlines()[0]
-            _log.error("worker %d lost contact with the others: %s", place.rank, reason)
+            _log.error("worker %d lost contact with the others: %s (%s)", place.rank, heartbeat.verdict(), reason)
             _leave(LOST_CONTACT)
         _leave(0)
 
@@ -94,7 +108,7 @@ def _check_world(plan: Plan, place: Place) -> None:
 
 
 def _prepared(
-    name: str, config: Config, layout: Layout, plan: Plan, place: Place, stop: StopRequest
+    name: str, config: Config, layout: Layout, plan: Plan, place: Place, clock: Clock, stop: StopRequest
 ) -> tuple[Job, Position]:
     """Return this worker's job and where to begin."""
     experiment = config.experiments[name]
@@ -106,14 +120,12 @@ def _prepared(
     if not len(store.ids("train")):
         raise UserError(f"{store.folder}: no tile is in the train split. Change split or labels, and tile again.")
 
-    worker = plan.used[place.rank]
-    device = device_of(plan.used, place.rank)
-    torch.set_num_threads(worker.threads)
-    clock = Clock(device, worker.slowdown)
     precision = getattr(torch, model.precision)
-    network, averaged = _networks(model, store.info, settings, device)
+    network, averaged = _networks(model, store.info, settings, clock.device)
+    ways = ways_to_sum(plan.used, clock.device)
     # A group of its own: small, blocking collectives must not queue behind buckets of gradients.
-    network = with_global_batch_norm(network, Communicator(clock, _new_group()))
+    network = with_global_batch_norm(network, Communicator(clock, _new_group("nccl" if "nccl" in ways else "gloo")))
+    elements = sum(parameter.numel() for parameter in network.parameters())
     optimiser = build_optimiser(network, settings.optimiser)
 
     position = Position()
@@ -138,15 +150,26 @@ def _prepared(
         averaged=averaged,
         optimiser=optimiser,
         class_weights=balanced_class_weights(counts) if settings.class_weights == "balanced" else None,
-        shares=[other.share for other in plan.used],
+        shares=Shares([other.share for other in plan.used]),
+        watch=_watch(plan, settings, at_once=collectives_per_step(network) > 0),
         rank=place.rank,
-        micro_batch=worker.micro_batch,
+        micro_batch=plan.used[place.rank].micro_batch,
         clock=clock,
+        start_sum=chosen_way(ways, elements, clock.device, measured=not settings.deterministic),
         identity=identity,
         checkpoints=checkpoints,
         stop=stop,
     )
     return job, position
+
+
+def _watch(plan: Plan, settings: Training, at_once: bool) -> Watch | None:
+    """Return what watches the workers, if shares may move: the plain means of other arms depend on shares."""
+    curves = [curve for worker in plan.used if (curve := time_curve_of(plan, worker)) is not None]
+    if not settings.rebalance or settings.deterministic or plan.arm != "balanced" or len(curves) < len(plan.used):
+        return None
+    tables = time_tables(curves, plan.batch_size, at_once)
+    return Watch(tables, [worker.title for worker in plan.used]) if len(curves) > 1 else None
 
 
 def _networks(
@@ -163,8 +186,8 @@ def _networks(
     return network.to(device, dtype), None if averaged is None else averaged.to(device, dtype)
 
 
-def _new_group() -> dist.ProcessGroup:
-    group = dist.new_group()
+def _new_group(backend: str) -> dist.ProcessGroup:
+    group = dist.new_group(backend=backend)
     assert isinstance(group, dist.ProcessGroup)
     return group
 
@@ -229,6 +252,7 @@ def _write_results(
             "commit": _commit(),
             "settings": settings,
             "measured": _measured(position.timing, plan),
+            "changes": position.changes,
         },
     )
     save_bundle(folder, job.result, bundle)

@@ -78,7 +78,7 @@ def optimal_shares(problem: Problem, kind: Counts) -> Counts:
     capacity = _capacities(problem, level)
     used = np.sort(np.argsort(-capacity[kind], kind="stable")[:workers])
     shares = np.zeros(len(kind), dtype=np.int64)
-    shares[used] = _filled(problem, kind[used])
+    shares[used] = shares_of_all(problem, kind[used])
     return shares
 
 
@@ -132,7 +132,7 @@ def finish_time(problem: Problem, used: Counts) -> float:
     return max(float(problem.levels[full + 1]), *(float(problem.tables[kind][1]) for kind in kinds))
 
 
-def _filled(problem: Problem, kind: Counts) -> Counts:
+def shares_of_all(problem: Problem, kind: Counts) -> Counts:
     """Return the earliest-finishing shares of workers that all take part; `kind` and result have shape (used,)."""
     full = _full_level(problem, np.bincount(kind, minlength=len(problem.counts)))
     low = np.maximum(_capacities(problem, full), 1)[kind]

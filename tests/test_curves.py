@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from landbalance.plan.curves import isotonic, time_curve
+from landbalance.curves import isotonic, time_curve
 
 
 def test_passes_through_medians_and_is_linear_between() -> None:

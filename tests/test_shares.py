@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from landbalance.plan.shares import (
+from landbalance.shares import (
     Problem,
     best_worker_count,
     equal_shares,
