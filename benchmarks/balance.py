@@ -15,11 +15,15 @@ prints one JSON object. Per rig, model and global batch B (`<ratio>.<model>.b<B>
 - `predicted_over_measured`: the plan's step time over the measured one;
 - `images_per_second.…`: the arms, stock DistributedDataParallel with equal shares, and each worker alone.
 
-`fifty.over_fast_alone` is the speed on a rig of 50:1, over that of the fast worker alone.
+`fifty.over_fast_alone` is the speed on a rig of 50:1, over that of the fast worker alone. `dynamic.won_back`: half-way
+through an epoch on two equal workers, one loses half of its core; of the speed that shares for the changed
+machine could win back over those of the plan (Σ s_i as measured under the load), the part that shares which move by
+themselves do win back. `dynamic.loss_difference` is how far the two runs' training losses are apart.
 """
 
 import argparse
 import gc
+import itertools
 import json
 import logging
 import os
@@ -68,7 +72,7 @@ from landbalance.train.loop import Job
 from landbalance.train.rebalance import Shares
 from measuring import benchmark_result
 from overhead import stock_step
-from throttling import brake_kind, brakes, enter
+from throttling import brake_kind, brakes, enter, set_share
 
 _log = logging.getLogger("balance")
 BATCHES = (32, 128)
@@ -93,6 +97,9 @@ RIGS = (
     Rig("1:1:2:4", (0.8, 0.4, 0.2, 0.2), (0, 1, 1, 1)),
 )
 FIFTY = Rig("fifty", (1, 1 / 50))
+LOADED = Rig("dynamic", (0.8, 0.8))
+LOAD_STEPS = (24, 72)
+"""Steps before the load, and under it: two windows and the notice pass before shares move."""
 
 
 @dataclass(frozen=True)
@@ -332,6 +339,28 @@ def _stock(job: Job, model: Model, variant: Variant) -> Callable[[], float]:
     return stock_step(model, batch.images, batch.labels)
 
 
+def train_under_load(brake: Path | None, target: Path, job: Job, position: Position) -> None:
+    """Stand in for the training loop: the last worker loses half of its core after the first steps; end the worker."""
+    begin, steps = job.clock.start, itertools.count()
+
+    def start() -> None:
+        if next(steps) == LOAD_STEPS[0] and job.rank == len(LOADED.shares) - 1:
+            if brake is None:
+                job.clock.slowdown *= 2
+            else:
+                set_share(brake, LOADED.shares[-1] / 2)
+        begin()
+
+    job.clock.start = start
+    loop.save_checkpoint = lambda *_: target
+    enter(brake)
+    loop.train(job, position)
+    if job.rank == 0:
+        write_json(target, {"timing": position.timing, "loss": position.history[-1]["train_loss"]})
+    dist.barrier()
+    os._exit(0)
+
+
 # Rigs -------------------------------------------------------------------------------------------
 
 
@@ -504,6 +533,61 @@ def measured(rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effo
     return figures
 
 
+def dynamic_figures(kind: str, effort: Effort) -> dict[str, float]:
+    """Return what shares that move while training win back when a worker becomes slower."""
+    subject, batch = SUBJECTS[-1], BATCHES[0]
+    size = subject.quick_size if effort is QUICK else subject.size
+    config = settings_of(subject, size, effort, (batch,))
+    name, found = f"balanced.b{batch}", {}
+    with tempfile.TemporaryDirectory() as temporary:
+        layout = Layout(Path(temporary))
+        case = Case("tiles", ((1,),), model=subject.model, samples=sum(LOAD_STEPS) * batch, size=size)
+        write_tiles(layout.tile("tiles"), case, np.random.default_rng(0), bands=subject.bands)
+        profiled(LOADED, kind, subject, config, layout)
+        plan = planned(LOADED, kind, subject, config, layout, (batch,))[name]
+        for rebalance in (False, True):
+            settings = {
+                key: value.model_copy(update={"rebalance": rebalance}) for key, value in config.training.items()
+            }
+            found[rebalance] = loaded_run(kind, config.model_copy(update={"training": settings}), layout, name, plan)
+    before, under, best = speeds_of(found[False]["timing"], batch)
+    _, moved, _ = speeds_of(found[True]["timing"], batch)
+    losses = [found[rebalance]["loss"] for rebalance in (False, True)]
+    return {
+        "dynamic.won_back": (moved - under) / (best - under),
+        "dynamic.loss_difference": abs(losses[1] - losses[0]) / losses[0],
+        "dynamic.images_per_second.before": before,
+        "dynamic.images_per_second.loaded": under,
+        "dynamic.images_per_second.moved": moved,
+        "dynamic.images_per_second.sum_loaded": best,
+    }
+
+
+def loaded_run(kind: str, config: Config, layout: Layout, name: str, plan: Plan) -> dict[str, Any]:
+    """Return timing rows and loss of a training run in which a worker becomes slower."""
+    target = layout.root / "loaded.json"
+    with brakes(kind, list(LOADED.shares)) as folders:
+
+        def work(folder: Path | None) -> None:
+            worker.train = partial(train_under_load, folder, target)
+            worker.work(name, config, layout, plan)
+
+        fork_workers(LOADED, [partial(work, folder) for folder in folders])
+    return read_json(target)
+
+
+def speeds_of(timing: list[dict[str, float]], batch: int) -> tuple[float, float, float]:
+    """Return images/s before the load and in the last steps under it, and Σ s_i in these last steps."""
+    steps: dict[float, list[dict[str, float]]] = {}
+    for row in timing:
+        steps.setdefault(row["step"], []).append(row)
+    seconds = [max(row["step_seconds"] for row in steps[number]) for number in sorted(steps)]
+    last = [steps[number] for number in sorted(steps)[-LOAD_STEPS[1] // 3 :]]
+    total = float(np.median([sum(row["samples"] / row["compute_seconds"] for row in rows) for rows in last]))
+    before, under = (float(np.median(part)) for part in (seconds[1 : LOAD_STEPS[0]], seconds[-len(last) :]))
+    return batch / before, batch / under, total
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -526,9 +610,11 @@ def main() -> None:
         of_fifty = measured(FIFTY, kind, unet, BATCHES[:1], effort)
         figures["fifty.over_fast_alone"] = of_fifty[f"fifty.{unet.name}.b{BATCHES[0]}.g"]
         figures |= of_fifty
+    if LOADED.name in (options.rig or [LOADED.name]):
+        figures |= dynamic_figures(kind, effort)
     conditions = {
         "throttling": kind,
-        "rigs": {rig.name: {"share of a core": rig.shares, "core": rig.cores} for rig in (*RIGS, FIFTY)},
+        "rigs": {rig.name: {"share of a core": rig.shares, "core": rig.cores} for rig in (*RIGS, FIFTY, LOADED)},
         "tiles": {
             subject.name: f"{subject.bands} bands of {size} × {size}"
             for subject in SUBJECTS

@@ -43,24 +43,30 @@ def enter(folder: Path | None) -> None:
         (folder / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def _made(kind: str, name: str, share: float) -> Path:
+def set_share(folder: Path, share: float) -> None:
+    """Give the processes of a control group another share of a core."""
     # The shorter the period, the less a throttled process is like one that stops and goes.
     period = max(10_000, round(_LEAST_QUOTA / share))
     quota = round(share * period)
+    if (folder / "cpu.max").exists():
+        (folder / "cpu.max").write_text(f"{quota} {period}")
+        return
+    (folder / "cpu.cfs_period_us").write_text(f"{period}")
+    (folder / "cpu.cfs_quota_us").write_text(f"{quota}")
+
+
+def _made(kind: str, name: str, share: float) -> Path:
     if kind == "cgroup v1":
         folder = _V1 / name
-        files = {"cpu.cfs_period_us": f"{period}", "cpu.cfs_quota_us": f"{quota}"}
         if not (_V1 / "cpu.cfs_quota_us").exists():
             raise FileNotFoundError(_V1)
     else:
         folder = _V2 / name
-        files = {"cpu.max": f"{quota} {period}"}
         if "cpu" not in (_V2 / "cgroup.subtree_control").read_text().split():
             (_V2 / "cgroup.subtree_control").write_text("+cpu")
     folder.mkdir()
     try:
-        for file, value in files.items():
-            (folder / file).write_text(value)
+        set_share(folder, share)
     except OSError:
         folder.rmdir()
         raise
