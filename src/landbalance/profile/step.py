@@ -18,6 +18,7 @@ from landbalance.config.learning import Model, Optimiser
 from landbalance.distributed.batchnorm import GlobalBatchNorm2d, with_global_batch_norm
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.group import Communicator
+from landbalance.distributed.reduction import sum_in_group
 from landbalance.models import build_model
 from landbalance.objective import summed_loss, summed_weight
 from landbalance.optimiser import build_optimiser
@@ -103,9 +104,7 @@ class TrainingStep:
         clock = self._clock
         if clock.device.type == "cpu" or clock.slowdown > 1 or bucket.is_last():
             clock.pause()
-        work = dist.all_reduce(bucket.buffer(), async_op=True)
-        assert work is not None
-        return work.get_future().then(lambda future: future.value()[0])
+        return sum_in_group()(bucket.buffer())
 
     def _norms(self, communicator: Communicator) -> None:
         for module in self.network.modules():
