@@ -7,11 +7,16 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from landbalance import __version__
 from landbalance.errors import UserError
 from landbalance.layout import Layout
+
+if TYPE_CHECKING:
+    from landbalance.cluster import Cluster
+    from landbalance.config import Config
+    from landbalance.profiles import NodeProfile
 
 _log = logging.getLogger("landbalance")
 
@@ -93,7 +98,26 @@ def _parser() -> argparse.ArgumentParser:
         add("profile", _profile, "measure training steps of a model on a node's workers", "dataset", "model")
     )
     profile.add_argument("node", help="a name under `nodes` in the cluster description")
-    with_cluster(add("plan", _plan, "find the shares of the global batch that make a step fastest", "experiment"))
+    profile.add_argument("--again", action="store_true", help="measure even if nothing has changed since the last time")
+    plan = with_cluster(
+        add("plan", _plan, "find the shares of the global batch that make a step fastest", "experiment")
+    )
+    plan.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="CHANGE",
+        help="write nothing; print what other nodes would give, beside what is there: NODE=4 (four of that kind), "
+        "NODE=+2 (two more), several with commas between, or a file that describes a cluster; may be repeated",
+    )
+    plan.add_argument(
+        "--batch-size",
+        action="append",
+        default=[],
+        type=int,
+        metavar="B",
+        help="write nothing; print what this global batch size would give; may be repeated, goes with --what-if",
+    )
     train = with_cluster(add("train", _train, "train a model on all workers of the plan", "experiment"))
     train.add_argument(
         "--restart", action="store_true", help="drop the checkpoint of an earlier run instead of going on from it"
@@ -158,6 +182,7 @@ def _profile(options: argparse.Namespace) -> None:
         cluster,
         Layout(options.results),
         command,
+        options.again,
     )
 
 
@@ -170,12 +195,35 @@ def _plan(options: argparse.Namespace) -> None:
 
     config, cluster, layout = load_config(options.config), load_cluster(options.cluster), Layout(options.results)
     experiment = _named(options, "experiments", options.experiment)
+    if options.what_if or options.batch_size:
+        sys.stdout.write(_what_if(options, config, cluster, layout) + "\n")
+        return
     profiles = {
         node.name: read_profile(layout.profile(experiment.dataset, experiment.model, node.name))
         for node in cluster.nodes
     }
     samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
     run(options.experiment, config, cluster, profiles, samples, layout.plan(options.experiment))
+
+
+def _what_if(options: argparse.Namespace, config: "Config", cluster: "Cluster", layout: Layout) -> str:
+    from landbalance.plan import Scenario, imagined_cluster, what_if
+    from landbalance.profiles import read_profile
+    from landbalance.tiles import open_tiles
+
+    if wrong := [size for size in options.batch_size if size < 1]:
+        raise UserError(f"--batch-size: found {wrong[0]}; allowed: 1 or more.")
+    experiment = config.experiments[options.experiment]
+    clusters = [imagined_cluster(change, cluster) for change in options.what_if] or [cluster]
+    scenarios = [Scenario(cluster)]
+    scenarios += [Scenario(imagined, size) for imagined in clusters for size in options.batch_size or [None]]
+    store = layout.tile(experiment.dataset)
+    samples = len(open_tiles(store).ids("train")) if (store / "statistics.json").exists() else None
+
+    def profile_of(node: str) -> "NodeProfile":
+        return read_profile(layout.profile(experiment.dataset, experiment.model, node))
+
+    return what_if(options.experiment, config, scenarios, profile_of, samples)
 
 
 def _train(options: argparse.Namespace) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from landbalance.profiles import typical
+
 
 @dataclass(frozen=True)
 class TimeCurve:
@@ -50,7 +52,7 @@ class TimeCurve:
 
 
 def time_curve(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]], cap: int | None) -> TimeCurve:
-    """Return the curve through the medians of raw timings.
+    """Return the curve through the typical values of raw timings (`landbalance.profiles.typical`).
 
     The median is the centre: a timing is late now and then, never early, so a mean would be drawn up.
     Medians that fall with the batch size are noise (more samples are never less work) and are
@@ -74,9 +76,15 @@ def time_curve(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]], c
     cap : int or None
         The most samples that fit in memory.
     """
+    return curve_through(batch_sizes, [typical(timings).median for timings in seconds], list(map(len, seconds)), cap)
+
+
+def curve_through(
+    batch_sizes: Sequence[int], medians: Sequence[float], weights: Sequence[float], cap: int | None
+) -> TimeCurve:
+    """Return the curve through one time per batch size, each with a weight; see `time_curve`."""
     sizes = np.asarray(batch_sizes, dtype=np.float64)
-    medians = np.array([np.median(timings) for timings in seconds], dtype=np.float64)
-    times = isotonic(medians, np.array([len(timings) for timings in seconds], dtype=np.float64))
+    times = isotonic(np.asarray(medians, dtype=np.float64), np.asarray(weights, dtype=np.float64))
     if sizes[0] > 1:
         first = (times[1] - times[0]) / (sizes[1] - sizes[0]) if len(sizes) > 1 else np.inf
         single = np.clip(times[0] - first * (sizes[0] - 1), times[0] / sizes[0], times[0])

@@ -49,6 +49,10 @@ class Prediction(Settings):
     """What the profiles promise; speed-ups always stand beside their limits."""
 
     step_seconds: float
+    step_seconds_low: float | None = Field(
+        None, description="Lower end of the 95 % interval of the step's median time; None when it is not known."
+    )
+    step_seconds_high: float | None = Field(None, description="Upper end of that interval.")
     communication_seconds: float = Field(description="Part of the step that is spent in communication.")
     epoch_seconds: float
     equal_step_seconds: float = Field(description="Step time if all workers had equal shares.")
@@ -60,6 +64,18 @@ class Prediction(Settings):
     fraction_of_total_speed: float = Field(description="Samples per second reached, over Σs.")
 
 
+class BatchPoint(Settings):
+    """What a global batch size gives when it is shared as well as can be."""
+
+    batch_size: Positive
+    workers: Positive = Field(description="Workers that take part.")
+    step_seconds: float
+    samples_per_second: float
+    fraction_of_best: float = Field(description="Samples per second, over the highest of all these sizes.")
+    extrapolated: bool = Field(description="Whether a share is larger than any that was timed on its worker.")
+    recommended: bool = Field(description="Whether the platform is used well, and no share is extrapolated.")
+
+
 class Plan(Settings):
     """Shares of one experiment's global batch."""
 
@@ -69,6 +85,12 @@ class Plan(Settings):
     batch_size: Positive
     workers: list[PlannedWorker] = Field(description="Used workers by rank, then those left out.")
     predicted: Prediction
+    batch_sizes: list[BatchPoint] = Field(
+        default_factory=list,
+        description="The plan's global batch size and others, ascending. Which one is taken stays with the user: it "
+        "changes what is learned.",
+    )
+    notes: list[str] = Field(default_factory=list, description="What the figures do not show, a sentence each.")
     curves: list[PlannedCurve] = Field(
         default_factory=list, description="Step times by batch size, so that shares can move while training."
     )

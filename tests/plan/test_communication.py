@@ -2,8 +2,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from landbalance.plan.communication import communication_seconds
+from landbalance.plan.communication import Exchange, communication_seconds
 from landbalance.profiles import AllReduce
 
 
@@ -19,14 +20,18 @@ def _timings(**changed: Any) -> AllReduce:
     return AllReduce.model_validate(value | changed)
 
 
+def _seconds(*measured: AllReduce, workers: int = 8) -> NDArray[np.float64]:
+    return communication_seconds([Exchange(timings) for timings in measured], workers)
+
+
 def test_is_what_was_measured_at_the_measured_number_and_nothing_alone() -> None:
-    seconds = communication_seconds([_timings()], 8)
+    seconds = _seconds(_timings())
     assert seconds[:2].tolist() == [0, 0]
     assert seconds[4] == pytest.approx(0.5)
 
 
 def test_follows_the_ring() -> None:
-    seconds = communication_seconds([_timings()], 8)
+    seconds = _seconds(_timings())
     # Latency 0.1 in 6 messages; transfer 0.4 for 1.5 gradients.
     assert seconds[2] == pytest.approx(0.1 * 2 / 6 + 0.4 * 1 / 1.5)
     assert seconds[8] == pytest.approx(0.1 * 14 / 6 + 0.4 * 1.75 / 1.5)
@@ -34,23 +39,31 @@ def test_follows_the_ring() -> None:
 
 
 def test_a_step_waits_for_each_small_collective() -> None:
-    seconds = communication_seconds([_timings(collectives_per_step=5)], 8)
+    seconds = _seconds(_timings(collectives_per_step=5))
     assert seconds[4] == pytest.approx(0.5 + 5 * 0.1)
     assert seconds[2] == pytest.approx(6 * 0.1 * 2 / 6 + 0.4 * 1 / 1.5)
 
 
 def test_nccl_has_messages_that_grow_as_a_tree() -> None:
-    seconds = communication_seconds([_timings(backend="nccl")], 16)
+    seconds = _seconds(_timings(backend="nccl"), workers=16)
     assert seconds[16] == pytest.approx(0.1 * 2 + 0.4 * (15 / 8) / 1.5)
 
 
 def test_the_slowest_kind_of_node_counts_and_a_single_worker_says_nothing() -> None:
     slow, fast, alone = _timings(seconds=[2.0]), _timings(), _timings(world_size=1, seconds=[9.0])
-    np.testing.assert_array_equal(communication_seconds([fast, slow, alone], 8), communication_seconds([slow], 8))
-    assert not communication_seconds([alone], 8).any()
+    np.testing.assert_array_equal(_seconds(fast, slow, alone), _seconds(slow))
+    assert not _seconds(alone).any()
 
 
 def test_latency_above_the_whole_sum_is_noise() -> None:
-    seconds = communication_seconds([_timings(latency_seconds=[0.6])], 8)
+    seconds = _seconds(_timings(latency_seconds=[0.6]))
     assert seconds[4] == pytest.approx(0.6)
     assert (np.diff(seconds) >= 0).all()
+
+
+def test_what_whole_steps_showed_sets_the_scale() -> None:
+    """Of 0.5 s by itself, 0.1 s lengthens a step of the four measured workers: so much hides behind computing."""
+    hidden = communication_seconds([Exchange(_timings(), exposed=0.1)], 8)
+    assert hidden[4] == pytest.approx(0.1)
+    np.testing.assert_allclose(hidden, 0.2 * _seconds(_timings()))
+    assert not communication_seconds([Exchange(_timings(), exposed=0.0)], 8).any()

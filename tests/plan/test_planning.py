@@ -145,3 +145,14 @@ def test_what_the_figures_do_not_show_is_said(planned: Callable[..., Plan], capl
     planned([{"device": "cpu"}], [(0.0, 0.1)], batch_size=100)
     assert "100 samples at once are more than the 64 that were timed" in caplog.text
     assert "communication" not in caplog.text
+
+
+def test_notes_stand_in_the_plan_file(planned: Callable[..., Plan]) -> None:
+    """The report shows what the log said; the batch size is the user's, whatever would be faster."""
+    plan = planned([{"device": "cpu"}], [(1.0, 0.1)], batch_size=8)
+    assert plan.batch_size == 8
+    advised = [point.batch_size for point in plan.batch_sizes if point.recommended]
+    assert advised == [48, 64]
+    assert [note for note in plan.notes if "48, 64 would reach 90 % or more" in note]
+    accumulated = planned([{"device": "cpu"}], [(0.0, 0.1)], caps=[4], batch_size=16)
+    assert [note for note in accumulated.notes if "in parts of at most 4" in note]

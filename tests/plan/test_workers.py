@@ -8,6 +8,7 @@ import pytest
 from landbalance.cluster import Cluster
 from landbalance.config import Config
 from landbalance.errors import UserError
+from landbalance.plan.uncertainty import step_interval
 from landbalance.plan.workers import measured_workers
 from landbalance.profiles import NodeProfile
 
@@ -95,3 +96,27 @@ def test_seconds_are_finite_far_beyond_what_was_measured(
     config = make_config()
     workers = measured_workers(config, config.experiments["demo"], mixed, profiles)
     assert all(math.isfinite(value) for value in workers.seconds(np.full(7, 10**9)))
+
+
+def test_communication_is_what_whole_steps_took_beyond_their_computing(
+    make_cluster: Callable[..., Cluster], make_profile: Callable[..., NodeProfile], make_config: Callable[..., Config]
+) -> None:
+    cluster = make_cluster(local=(2, [{"device": "cpu"}, {"device": "cpu", "slowdown": 3.0}]))
+    profile = make_profile(cluster.nodes[0], [(0.0, 0.1), (0.0, 0.3)], allreduce=(0.5, 0.0))
+    rounds = [
+        {"samples": [16, 0], "step_seconds": [1.6], "apart_seconds": []},
+        {"samples": [8, 8], "step_seconds": [2.4, 2.4, 2.4], "apart_seconds": []},
+        {"samples": [12, 4], "step_seconds": [1.3, 1.3, 1.4], "apart_seconds": []},
+        {"samples": [48, 16], "step_seconds": [5.2], "apart_seconds": []},
+    ]
+    profiles = {"local": NodeProfile.model_validate(profile.model_dump() | {"rounds": rounds})}
+    config = make_config(batch_size=16)
+    workers = measured_workers(config, config.experiments["demo"], cluster, profiles)
+    # The nearest batch, at the shares that finish together: 1.3 s, of which 1.2 s are computing, where sums by
+    # themselves take 0.5 s. Four workers move half as much again.
+    assert workers.communication[2] == pytest.approx(0.1)
+    assert workers.communication[4] == pytest.approx(0.1 * 1.5)
+    config = make_config(batch_size=60)
+    workers = measured_workers(config, config.experiments["demo"], cluster, profiles)
+    assert workers.communication[2] == pytest.approx(5.2 - 4.8)
+    assert step_interval(workers, np.array([36, 12, 0, 0])) == pytest.approx((3.6 + 0.4, 3.6 + 0.4))

@@ -45,7 +45,7 @@ def _outputs(stage: str, names: list[str], layout: Layout) -> list[Path]:
         case "tile", [dataset]:
             return [layout.tile(dataset) / name for name in ("index.parquet", "statistics.json")]
         case "profile", [dataset, model, node]:
-            return [layout.profile(dataset, model, node)]
+            return [layout.profile(dataset, model, node), layout.profile(dataset, model, node).with_suffix(".svg")]
         case "plan", [experiment]:
             return [layout.plan(experiment), layout.plan(experiment).with_suffix(".svg")]
         case "train", [experiment]:

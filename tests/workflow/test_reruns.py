@@ -64,12 +64,15 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("training.full.checkpoint_seconds", 5.0, of("report", "havel")),
     ("training.full.timeout_seconds", 5.0, of("report", "havel")),
     ("training.full.rebalance", False, of("report", "havel")),
-    # Half the batch is still measured: the largest batch, and so the profile, is that of `short`.
-    ("training.full.batch_size", 8, of("plan train evaluate map report", "havel")),
+    # The shares of each batch are measured as they will run.
+    ("training.full.batch_size", 8, PROFILE | PLANS | of("train evaluate map", "havel")),
     ("training.full.batch_size", 64, PROFILE | PLANS | of("train evaluate map", "havel")),
     ("experiments.havel.arm", "unweighted", of("plan train evaluate map report", "havel")),
     ("experiments.havel.training", "short", of("train evaluate map report", "havel")),
     ("profile.repeats", 9, PROFILE | PLANS),
+    ("profile.tolerance", 0.05, PROFILE | PLANS),
+    ("profile.seconds", 90.0, PROFILE | PLANS),
+    ("profile.memory_reserve", 0.1, PROFILE | PLANS),
     ("evaluate.baseline", False, of("evaluate report", *BOTH)),
     ("map.overlap", 16, MAPS),
     ("report.title", "Other", REPORTS),

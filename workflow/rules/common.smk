@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,7 +41,9 @@ SHARED_MODULES = {
     "tile": ["raster", "tiles"],
     "profile": ["curves", "distributed", "models", "objective", "optimiser", "plans", "profiles", "tiles"],
     "plan": ["curves", "plans", "profiles", "shares"],
-    "train": ["bundle", "curves", "distributed", "models", "objective", "optimiser", "plans", "shares", "tiles"],
+    "train": [
+        "bundle", "curves", "distributed", "models", "objective", "optimiser", "plans", "profiles", "shares", "tiles"
+    ],
     "evaluate": ["bundle", "models", "prediction", "tiles"],
     "map": ["bundle", "models", "prediction", "raster", "tiles"],
     "report": ["curves", "plans", "profiles", "raster", "tiles"],
@@ -213,7 +216,7 @@ def tile_settings(wildcards):
 
 
 def profile_settings(wildcards):
-    """Return what decides how long a step takes: the network, the shape of its tiles, the workers of the node."""
+    """Return what decides how long a step takes: network, batches, shape of tiles, workers of the node, libraries."""
     dataset = CONFIG.datasets[wildcards.dataset]
     training = [CONFIG.training[item.training] for item in experiments_of(wildcards.dataset, wildcards.model)]
     shape = {
@@ -221,7 +224,7 @@ def profile_settings(wildcards):
         "bands": len(dataset.bands),
         "classes": len(dataset.classes),
         "tile": dataset.tiles.size,
-        "largest_batch": max((item.batch_size for item in training), default=None),
+        "batches": sorted({item.batch_size for item in training}),
     }
     return lines(
         {
@@ -229,9 +232,18 @@ def profile_settings(wildcards):
             "model": dump(CONFIG.models[wildcards.model]),
             "shape": shape,
             "node": {"workers": [dump(worker) for worker in CLUSTER.node(wildcards.node).workers]},
+            "libraries": {name: installed(name) for name in ("torch", "torchvision", "segmentation-models-pytorch")},
             "code": {"profile": digest("profile")},
         }
     )
+
+
+def installed(name):
+    """Return the version of a library; None where Snakemake runs in another environment than the stages."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def plan_settings(wildcards):

@@ -23,6 +23,7 @@ rule profile:
         statistics=ancient("results/tile/{dataset}/statistics.json"),
     output:
         profile="results/profile/{dataset}/{model}/{node}.json",
+        picture="results/profile/{dataset}/{model}/{node}.svg",
     log:
         "logs/profile/{dataset}/{model}/{node}.log",
     conda:

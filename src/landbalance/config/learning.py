@@ -108,14 +108,20 @@ class Experiment(Settings):
 class Profile(Settings):
     """How worker speed is measured."""
 
-    batch_sizes: list[Positive] = Field(
-        default_factory=list,
-        description="Batch sizes to measure; powers of two up to the largest global batch when empty.",
+    repeats: Annotated[int, Field(ge=3)] = Field(
+        7, description="Timed steps at a time; there are more until the time is known well enough."
     )
-    repeats: Annotated[int, Field(ge=3)] = Field(7, description="Timed steps per batch size.")
     warmup: Annotated[int, Field(ge=1)] = Field(2, description="Steps before the clock starts.")
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.025,
+        description="A time is known well enough when half its 95 % confidence interval is below this part of it, and "
+        "a batch size is measured between two others when a straight line would be off by more.",
+    )
     seconds: Annotated[float, Field(gt=0)] = Field(
-        60.0, description="Time for one node; larger batch sizes are left out when it is used up."
+        45.0, description="Time for one node, from the start; then measuring ends, known well enough or not."
+    )
+    memory_reserve: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.2, description="Part of the free memory that no worker may count on for its samples."
     )
 
 

@@ -1,17 +1,44 @@
-"""Time that a step spends in communication with any number of workers, from timings on one node."""
+"""Time that communication adds to a step of any number of workers, from measurements on one node."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from landbalance.profiles import AllReduce
+from landbalance.profiles import AllReduce, typical
 
 
-def communication_seconds(measured: Iterable[AllReduce], workers: int) -> NDArray[np.float64]:
-    r"""Return the seconds of communication in a step of p = 0 … `workers` workers.
+@dataclass(frozen=True)
+class Exchange:
+    """What one kind of node measured of communication.
 
-    With w workers, L the median time to sum a single number and T the median time to sum the whole
+    Attributes
+    ----------
+    allreduce : AllReduce
+        Timings of sums by themselves.
+    exposed : float or None
+        Seconds by which communication lengthens a step of all the node's workers; None when not measured.
+    """
+
+    allreduce: AllReduce
+    exposed: float | None = None
+
+    @property
+    def latency(self) -> float:
+        """Return the seconds to sum a single number."""
+        return typical(self.allreduce.latency_seconds).median if self.allreduce.latency_seconds else 0.0
+
+    @property
+    def whole(self) -> float:
+        """Return the seconds to sum the whole gradient."""
+        return typical(self.allreduce.seconds).median
+
+
+def communication_seconds(measured: Iterable[Exchange], workers: int) -> NDArray[np.float64]:
+    r"""Return the seconds that communication adds to a step of p = 0 … `workers` workers.
+
+    With w workers, L the typical time to sum a single number and T that to sum the whole
     gradient were measured. L is taken for latency, T − L for moving bytes; besides the gradient's sum, a step
     waits for n small collectives (of batch norms and of weights):
 
@@ -19,14 +46,17 @@ def communication_seconds(measured: Iterable[AllReduce], workers: int) -> NDArra
 
     A ring moves 2 (p−1)/p of the gradient through each worker (Patarasuk and Yuan 2009,
     10.1016/j.jpdc.2008.09.002). h counts messages one after the other: 2 (p−1) in gloo's ring,
-    2 ⌈log₂ p⌉ in NCCL's trees. Both parts grow with p. The slowest of the `measured` kinds of nodes sets
-    the pace. What this cannot know: it was measured inside one node, so a slower network between nodes
-    comes on top; overlap with the backward pass takes off.
+    2 ⌈log₂ p⌉ in NCCL's trees. Both parts grow with p.
+
+    Much of this hides behind the backward pass, and workers that are not quite together cost some more. Where the
+    profile timed whole steps, E is what they took beyond their slowest worker's computing, and t is scaled so that
+    t(w) = E. The slowest of the `measured` kinds of nodes sets the pace. What this cannot know: it was measured inside
+    one node, so a slower network between nodes comes on top.
 
     Parameters
     ----------
-    measured : iterable of AllReduce
-        Timings of each kind of node; one that was taken with a single worker says nothing.
+    measured : iterable of Exchange
+        Measurements of each kind of node; one with a single worker says nothing.
     workers : int
         The largest number of workers asked for.
 
@@ -35,19 +65,41 @@ def communication_seconds(measured: Iterable[AllReduce], workers: int) -> NDArra
     NDArray[np.float64]
         Shape (`workers` + 1,), indexed by the number of workers; 0 where nothing was measured.
     """
-    counts = np.arange(workers + 1)
     slowest = np.zeros(workers + 1)
-    for timings in measured:
-        if timings.world_size == 1:
-            continue
-        latency = float(np.median(timings.latency_seconds)) if timings.latency_seconds else 0.0
-        transfer = max(float(np.median(timings.seconds)) - latency, 0.0)
-        world = np.array([timings.world_size])
-        waits = latency * (1 + timings.collectives_per_step)
-        seconds = waits * _messages(counts, timings.backend) / _messages(world, timings.backend)
-        seconds = seconds + transfer * _moved(counts) / _moved(world)
+    for item in measured:
+        seconds = seconds_of(item.allreduce, np.arange(workers + 1), item.whole, item.latency, item.exposed)
         slowest = np.maximum(slowest, seconds)
     return slowest
+
+
+def seconds_of(
+    timings: AllReduce, workers: ArrayLike, whole: ArrayLike, latency: ArrayLike, exposed: ArrayLike | None
+) -> NDArray[np.float64]:
+    """Return the seconds of communication by what one kind of node measured; see `communication_seconds`.
+
+    Parameters
+    ----------
+    timings : AllReduce
+        What was measured, for all but the times.
+    workers : array_like of int
+        Numbers of workers.
+    whole, latency, exposed : array_like of float
+        Seconds to sum the whole gradient, to sum a single number, and by which a step is lengthened (None: not
+        measured); they broadcast with `workers`.
+    """
+    counts = np.asarray(workers, dtype=np.int64)
+    whole, latency = np.asarray(whole, dtype=np.float64), np.asarray(latency, dtype=np.float64)
+    if timings.world_size == 1:
+        return np.zeros(np.broadcast_shapes(counts.shape, whole.shape, latency.shape))
+    world = np.array(timings.world_size)
+    waits = latency * (1 + timings.collectives_per_step)
+    transfer = np.maximum(whole - latency, 0.0)
+    waiting = waits * _messages(counts, timings.backend) / _messages(world, timings.backend)
+    by_itself = waiting + transfer * _moved(counts) / _moved(world)
+    if exposed is None:
+        return np.asarray(by_itself, dtype=np.float64)
+    there = np.maximum(waits + transfer, np.finfo(np.float64).tiny)
+    return np.asarray(by_itself * np.maximum(exposed, 0.0) / there, dtype=np.float64)
 
 
 def _messages(workers: NDArray[np.int64], backend: str) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The picture of a plan: how long each worker computes under equal shares and under the plan."""
+"""The picture of a plan: how long each worker computes, and what other global batch sizes would give."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from landbalance.files import placed
+from landbalance.plan.batches import WELL_USED
 from landbalance.plan.summary import shown_range, shown_seconds, worker_groups
 from landbalance.plans import Plan, PlannedWorker
 
@@ -37,8 +38,9 @@ def draw_plan(plan: Plan, equal: NDArray[np.int64], equal_seconds: NDArray[np.fl
     groups = worker_groups(plan)
     style: Any = {"svg.hashsalt": "landbalance", "font.family": "DejaVu Sans", "font.size": 9}
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(9, 1.8 + 0.5 * len(groups)), layout="constrained")
-        axes = figure.add_subplot()
+        heights = [1.2 + 0.5 * len(groups), 2.2]
+        figure = Figure(figsize=(9, 0.8 + sum(heights)), layout="constrained")
+        axes, below = figure.subplots(2, 1, height_ratios=heights)
         _draw_bars(axes, plan.workers, groups, equal, equal_seconds)
         _draw_steps(axes, plan)
         axes.set_yticks(range(len(groups)), [_label(plan.workers[members[0]], len(members)) for members in groups])
@@ -47,7 +49,8 @@ def draw_plan(plan: Plan, equal: NDArray[np.int64], equal_seconds: NDArray[np.fl
         axes.set_xlabel("seconds of a step; the numbers at the bars are samples")
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_title(f"{plan.experiment}: {plan.batch_size} samples a step, arm {plan.arm}", loc="left")
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55 / heights[0]), ncols=2, frameon=False)
+        _draw_batch_sizes(below, plan)
         with placed(target) as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
 
@@ -85,6 +88,29 @@ def _draw_steps(axes: Any, plan: Plan) -> None:
     ):
         label = f"step with communication, {name}: {shown_seconds(seconds)}"
         axes.axvline(seconds, color=colour, linestyle=style, linewidth=1.3, label=label)
+
+
+def _draw_batch_sizes(axes: Any, plan: Plan) -> None:
+    """Draw samples per second by global batch size; filled points use the platform well."""
+    points = plan.batch_sizes
+    best = max((point.samples_per_second for point in points), default=0.0)
+    axes.plot([point.batch_size for point in points], [point.samples_per_second for point in points], color=_PLAN)
+    for kept, face, name in (
+        ([point for point in points if point.recommended], _PLAN, f"{100 * WELL_USED:.0f} % or more of the highest"),
+        ([point for point in points if not point.recommended and not point.extrapolated], "white", "less than that"),
+        ([point for point in points if point.extrapolated], "#BBBBBB", "a share beyond what was timed"),
+    ):
+        if kept:
+            sizes, speeds = [point.batch_size for point in kept], [point.samples_per_second for point in kept]
+            axes.plot(sizes, speeds, "o", color=_PLAN, markerfacecolor=face, label=name)
+    axes.axvline(plan.batch_size, color=_EQUAL, linewidth=1.3, label=f"the plan's batch size, {plan.batch_size}")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_ylim(0, 1.15 * best or 1.0)
+    axes.set_xlabel("global batch size")
+    axes.set_ylabel("samples/s")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower right", frameon=False)
 
 
 def _label(worker: PlannedWorker, count: int) -> str:

@@ -10,13 +10,16 @@ from landbalance.cluster import Cluster
 from landbalance.config import Config, Experiment
 from landbalance.errors import UserError
 from landbalance.files import write_json
+from landbalance.plan.batches import batch_points
+from landbalance.plan.notes import plan_notes
 from landbalance.plan.picture import draw_plan
 from landbalance.plan.predict import predict, speeds
+from landbalance.plan.problem import problem_of, room
 from landbalance.plan.summary import plan_lines, reason
 from landbalance.plan.workers import Workers, measured_workers
 from landbalance.plans import Plan, PlannedWorker, planned_curve
 from landbalance.profiles import NodeProfile
-from landbalance.shares import Problem, equal_shares, finish_time, optimal_shares, sharing_problem
+from landbalance.shares import Problem, equal_shares, finish_time, optimal_shares
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +63,8 @@ def run(
     )  # fmt: skip
     for line in plan_lines(plan):
         _log.info("%s", line)
-    _warn(config, experiment, plan, workers, train_samples)
+    for note in plan.notes:
+        _log.warning("%s", note)
     place = {place: index for index, place in enumerate(workers.places)}
     order = [place[worker.node, worker.node_index, worker.local_index] for worker in plan.workers]
     equal = equal_shares(len(workers), plan.batch_size)
@@ -82,23 +86,26 @@ def make_plan(name: str, config: Config, workers: Workers, train_samples: int) -
     experiment = config.experiments[name]
     batch = config.training[experiment.training].batch_size
     hard = config.models[experiment.model].norm == "batch"
+    reasons: dict[int, str] = {}
     if experiment.arm == "equal":
         shares = equal_shares(len(workers), batch)
         _check_equal(experiment, workers, shares, hard)
-        return _plan(name, experiment, workers, shares, train_samples, {})
-    if hard:
-        _check_memory(experiment, workers, batch)
-    problem = _problem(workers, batch, hard)
-    shares = optimal_shares(problem, workers.kind)
-    return _plan(name, experiment, workers, shares, train_samples, _reasons(problem, workers, shares))
-
-
-def _problem(workers: Workers, batch: int, hard: bool) -> Problem:
-    tables = []
-    for kind in workers.kinds:
-        most = min(kind.curve.cap, batch) if hard and kind.curve.cap is not None else batch
-        tables.append(kind.curve.seconds(np.arange(most + 1)))
-    return sharing_problem(tables, workers.counts, batch, workers.communication)
+    else:
+        if hard:
+            _check_memory(experiment, workers, batch)
+        problem = problem_of(workers, batch, hard)
+        shares = optimal_shares(problem, workers.kind)
+        reasons = _reasons(problem, workers, shares)
+    plan = Plan(
+        experiment=name,
+        arm=experiment.arm,
+        batch_size=batch,
+        workers=_planned(workers, shares, reasons),
+        predicted=predict(workers, shares, train_samples),
+        batch_sizes=batch_points(workers, batch, hard),
+        curves=[planned_curve(kind.curve) for kind in workers.kinds],
+    )
+    return plan.model_copy(update={"notes": plan_notes(config, plan, workers, train_samples)})
 
 
 def _check_equal(experiment: Experiment, workers: Workers, shares: NDArray[np.int64], hard: bool) -> None:
@@ -124,21 +131,16 @@ def _check_equal(experiment: Experiment, workers: Workers, shares: NDArray[np.in
 
 
 def _check_memory(experiment: Experiment, workers: Workers, batch: int) -> None:
-    counts = workers.counts.tolist()
-    rooms = [
-        batch * count if kind.curve.cap is None else kind.curve.cap * count
-        for kind, count in zip(workers.kinds, counts, strict=True)
-    ]
-    if sum(rooms) >= batch:
+    if (held_at_once := room(workers, batch)) >= batch:
         return
     held = ", ".join(
         f"{count} × {kind.curve.cap} on {kind.node}, {kind.worker.title}"
-        for kind, count in zip(workers.kinds, counts, strict=True)
+        for kind, count in zip(workers.kinds, workers.counts.tolist(), strict=True)
     )
     raise UserError(
         f"training.{experiment.training}.batch_size: found {batch}; models.{experiment.model} has norm: batch, which "
-        f"needs the whole batch at once, and the workers hold at most {sum(rooms)} samples in memory ({held}). Lower "
-        f"it to {sum(rooms)} or less, or set models.{experiment.model}.norm to group, which can compute a share in "
+        f"needs the whole batch at once, and the workers hold at most {held_at_once} samples in memory ({held}). Lower "
+        f"it to {held_at_once} or less, or set models.{experiment.model}.norm to group, which can compute a share in "
         "rounds."
     )
 
@@ -162,14 +164,8 @@ def _reasons(problem: Problem, workers: Workers, shares: NDArray[np.int64]) -> d
     return reasons
 
 
-def _plan(
-    name: str,
-    experiment: Experiment,
-    workers: Workers,
-    shares: NDArray[np.int64],
-    train_samples: int,
-    reasons: dict[int, str],
-) -> Plan:
+def _planned(workers: Workers, shares: NDArray[np.int64], reasons: dict[int, str]) -> list[PlannedWorker]:
+    """Return the workers in use by rank, then those left out; `reasons` says by kind why."""
     seconds, speed = workers.seconds(shares), speeds(workers, shares)
     planned = []
     order = np.argsort(shares == 0, kind="stable")
@@ -195,47 +191,4 @@ def _plan(
                 left_out=None if used else reasons[int(workers.kind[index])],
             )
         )
-    return Plan(
-        experiment=name,
-        arm=experiment.arm,
-        batch_size=int(shares.sum()),
-        workers=planned,
-        predicted=predict(workers, shares, train_samples),
-        curves=[planned_curve(kind.curve) for kind in workers.kinds],
-    )
-
-
-def _warn(config: Config, experiment: Experiment, plan: Plan, workers: Workers, train_samples: int) -> None:
-    """Log what the figures of the plan do not show."""
-    if train_samples < plan.batch_size:
-        _log.warning(
-            "training.%s.batch_size is %d, but the train split has %d tiles: an epoch is one smaller step",
-            experiment.training, plan.batch_size, train_samples,
-        )  # fmt: skip
-    if len(workers) > 1 and not workers.communication.any():
-        _log.warning(
-            "communication was not measured (no node has two workers): the plan counts it as 0 seconds, so the step "
-            "will be longer than predicted"
-        )
-    if len({(worker.node, worker.node_index) for worker in plan.used}) > 1:
-        _log.info("communication was measured inside a node; a slower network between nodes is not in the figures")
-    _warn_of_extrapolation(plan, workers)
-    equal = equal_shares(len(workers), plan.batch_size)
-    caps = np.array([kind.curve.cap or plan.batch_size for kind in workers.kinds])[workers.kind]
-    if config.models[experiment.model].norm == "batch" and (equal > caps).any():
-        _log.info("equal shares would not fit in memory with norm: batch; their step is given as if computed in rounds")
-
-
-def _warn_of_extrapolation(plan: Plan, workers: Workers) -> None:
-    measured = {(kind.node, kind.worker.title): kind.curve.measured for kind in workers.kinds}
-    beyond: dict[tuple[str, str], int] = {}
-    for worker in plan.used:
-        key, at_once = (worker.node, worker.title), min(worker.share, worker.micro_batch or worker.share)
-        if at_once > measured[key]:
-            beyond[key] = max(at_once, beyond.get(key, 0))
-    for (node, title), share in beyond.items():
-        _log.warning(
-            "%s, %s: %d samples at once are more than the %d that were timed, so their time is extrapolated; name "
-            "larger sizes under profile.batch_sizes or raise profile.seconds, and measure again",
-            node, title, share, measured[node, title],
-        )  # fmt: skip
+    return planned

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from landbalance.plan.uncertainty import step_interval
 from landbalance.plan.workers import Workers
 from landbalance.plans import Prediction
 from landbalance.shares import equal_shares
@@ -38,8 +39,11 @@ def predict(workers: Workers, shares: NDArray[np.int64], train_samples: int) -> 
     equal_step = computing + workers.communication[np.count_nonzero(equal)]
     alone = min(float(kind.curve.seconds(batch)) for kind in workers.kinds)
     total = speeds(workers, shares).sum()
+    low, high = step_interval(workers, shares) or (None, None)
     return Prediction(
         step_seconds=float(step),
+        step_seconds_low=low,
+        step_seconds_high=high,
         communication_seconds=float(communication),
         epoch_seconds=float(step * math.ceil(train_samples / batch)),
         equal_step_seconds=float(equal_step),

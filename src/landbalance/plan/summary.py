@@ -1,7 +1,7 @@
 """A plan as lines of text."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from landbalance.plans import Plan, PlannedWorker, Prediction
 
@@ -16,8 +16,7 @@ def plan_lines(plan: Plan) -> list[str]:
         ("rank" if listed else "workers", "node", "worker", "share", "computing", "samples/s")
     ]
     rows += [_row([plan.workers[index] for index in members]) for members in worker_groups(plan)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [*(_aligned(row, widths) for row in rows), *_promises(plan.predicted), *_left_out(plan)]
+    return [*aligned(rows, left={1, 2}), *_promises(plan.predicted), *_left_out(plan), *_batch_sizes(plan)]
 
 
 def worker_groups(plan: Plan) -> list[list[int]]:
@@ -65,18 +64,23 @@ def _row(group: list[PlannedWorker]) -> tuple[str, ...]:
     return rank, node, first.title, shares, time, f"{sum(worker.speed for worker in group) / len(group):.4g}"
 
 
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    left = {1, 2}
-    cells = [
-        cell.ljust(width) if column in left else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+def aligned(rows: Sequence[tuple[str, ...]], left: Collection[int]) -> list[str]:
+    """Return `rows` as lines of columns; the columns `left` are aligned to the left, all others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     ]
-    return "  ".join(cells).rstrip()
 
 
 def _promises(predicted: Prediction) -> list[str]:
+    low, high = predicted.step_seconds_low, predicted.step_seconds_high
+    between = "" if low is None or high is None else f" ({shown_seconds(low)} to {shown_seconds(high)})"
     return [
-        f"a step: {shown_seconds(predicted.step_seconds)}, of that communication "
+        f"a step: {shown_seconds(predicted.step_seconds)}{between}, of that communication "
         f"{shown_seconds(predicted.communication_seconds)}; an epoch: {shown_seconds(predicted.epoch_seconds)}",
         f"speed-up over equal shares ({shown_seconds(predicted.equal_step_seconds)}): "
         f"{predicted.speedup_over_equal:.2f}, limit {predicted.speedup_over_equal_limit:.2f}; "
@@ -89,3 +93,8 @@ def _promises(predicted: Prediction) -> list[str]:
 def _left_out(plan: Plan) -> list[str]:
     idle = Counter((worker.node, worker.title, worker.left_out) for worker in plan.workers if worker.left_out)
     return [f"left out: {count} × {node}, {title}: {why}" for (node, title, why), count in idle.items()]
+
+
+def _batch_sizes(plan: Plan) -> list[str]:
+    advised = [f"{point.batch_size}" for point in plan.batch_sizes if point.recommended]
+    return [f"batch sizes that use these workers well: {', '.join(advised)}"] if advised else []

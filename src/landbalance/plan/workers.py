@@ -1,6 +1,7 @@
 """All workers of the cluster, in order of rank, with their measured speed."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,8 +12,9 @@ from landbalance.cluster import Cluster, Node, Worker
 from landbalance.config import Config, Experiment
 from landbalance.curves import TimeCurve, time_curve
 from landbalance.errors import UserError
-from landbalance.plan.communication import communication_seconds
-from landbalance.profiles import Curve, NodeProfile
+from landbalance.plan.communication import Exchange, communication_seconds
+from landbalance.plans import Plan
+from landbalance.profiles import AllReduce, Curve, NodeProfile, Round, typical
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,34 @@ class WorkerKind:
     node: str
     worker: Worker
     curve: TimeCurve
+    timings: Curve | None = None
+    """The raw timings behind the curve; None when they are not known."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How long the workers of one kind of node took together.
+
+    Attributes
+    ----------
+    allreduce : AllReduce
+        Timings of sums by themselves.
+    round : Round or None
+        Whole steps, communication included, nearest to the batch that is planned; None when not measured.
+    samples : tuple of (int, int)
+        Each worker's kind and share in these steps.
+    """
+
+    allreduce: AllReduce
+    round: Round | None
+    samples: tuple[tuple[int, int], ...]
+
+    def exchange(self, kinds: Sequence[WorkerKind]) -> Exchange:
+        """Return what this says of communication, with the time curves of `kinds`."""
+        if self.round is None:
+            return Exchange(self.allreduce)
+        computing = max(float(kinds[kind].curve.seconds(share)) for kind, share in self.samples)
+        return Exchange(self.allreduce, max(0.0, typical(self.round.step_seconds).median - computing))
 
 
 @dataclass(frozen=True)
@@ -36,6 +66,8 @@ class Workers:
         Each worker's kind, node (of its kind of node) and place on the node; shape (workers,).
     communication : NDArray[np.float64]
         Seconds that 0, 1, … workers spend in summing the gradient; shape (workers + 1,).
+    meetings : tuple of Meeting
+        The raw timings behind `communication`, of each kind of node that has them.
     """
 
     kinds: tuple[WorkerKind, ...]
@@ -43,6 +75,7 @@ class Workers:
     node_index: NDArray[np.int64]
     local_index: NDArray[np.int64]
     communication: NDArray[np.float64]
+    meetings: tuple[Meeting, ...] = ()
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -66,6 +99,17 @@ class Workers:
             seconds[mine] = kind.curve.seconds(shares[mine])
         return seconds
 
+    def extrapolated(self, shares: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which workers compute more samples at once than were timed; both of shape (workers,)."""
+        most = [np.iinfo(np.int64).max if kind.curve.cap is None else kind.curve.cap for kind in self.kinds]
+        measured = np.array([kind.curve.measured for kind in self.kinds])
+        return np.asarray(np.minimum(shares, np.array(most)[self.kind]) > measured[self.kind])
+
+    def shares_of(self, plan: Plan) -> NDArray[np.int64]:
+        """Return the shares of a plan for these workers, in their order; shape (workers,)."""
+        planned = {(worker.node, worker.node_index, worker.local_index): worker.share for worker in plan.workers}
+        return np.array([planned[place] for place in self.places], dtype=np.int64)
+
 
 def measured_workers(
     config: Config, experiment: Experiment, cluster: Cluster, profiles: Mapping[str, NodeProfile]
@@ -81,6 +125,8 @@ def measured_workers(
     kind: list[int] = []
     node_index: list[int] = []
     local_index: list[int] = []
+    meetings: list[Meeting] = []
+    batch = config.training[experiment.training].batch_size
     for node in cluster.nodes:
         profile = _fitting_profile(config, experiment, node, profiles)
         entries = [len(kinds) + entry for entry, worker in enumerate(node.workers) for _ in range(worker.count)]
@@ -89,10 +135,33 @@ def measured_workers(
         local_index += list(range(len(entries))) * node.count
         for worker, curve in zip(node.workers, profile.curves, strict=True):
             timed = time_curve(curve.batch_sizes, curve.seconds, curve.largest_batch)
-            kinds.append(WorkerKind(node.name, worker, timed))
-    timings = [profiles[node.name].allreduce for node in cluster.nodes]
-    communication = communication_seconds((item for item in timings if item is not None), len(kind))
-    return Workers(tuple(kinds), np.array(kind), np.array(node_index), np.array(local_index), communication)
+            kinds.append(WorkerKind(node.name, worker, timed, curve))
+        if profile.allreduce is not None:
+            meetings.append(_meeting(profile.allreduce, profile.rounds, entries, kinds, batch))
+    communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind))
+    places = np.array(kind), np.array(node_index), np.array(local_index)
+    return Workers(tuple(kinds), *places, communication, tuple(meetings))
+
+
+def _meeting(
+    allreduce: AllReduce, rounds: Sequence[Round], entries: list[int], kinds: Sequence[WorkerKind], batch: int
+) -> Meeting:
+    """Return the round of all workers that is nearest to `batch`, and of these the one they finish most together."""
+
+    def unlike(steps: Round) -> tuple[float, float]:
+        pairs = zip(entries, steps.samples, strict=True)
+        seconds = [float(kinds[kind].curve.seconds(samples)) for kind, samples in pairs]
+        return abs(math.log(sum(steps.samples) / batch)), 1 - min(seconds) / max(seconds)
+
+    whole = [
+        steps
+        for steps in rounds
+        if len(steps.samples) == len(entries) and min(steps.samples) > 0 and steps.step_seconds
+    ]
+    if not whole:
+        return Meeting(allreduce, None, ())
+    nearest = min(whole, key=unlike)
+    return Meeting(allreduce, nearest, tuple(zip(entries, nearest.samples, strict=True)))
 
 
 def _fitting_profile(
@@ -106,7 +175,7 @@ def _fitting_profile(
             f"plan needs one for each of the cluster's nodes. Make it on such a node: {command}"
         )
     if mistake := _mismatch(config, experiment, node, profile) or _unusable(profile):
-        raise UserError(f"profile of node {node.name}: {mistake}. Measure it again: {command}")
+        raise UserError(f"profile of node {node.name}: {mistake}. Measure it again: {command} --again")
     return profile
 
 

@@ -1,44 +1,59 @@
 """Timing real training steps on one worker, while the others of its node do the same."""
 
 import logging
-import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
 
 import psutil
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from landbalance.cluster import Node
 from landbalance.config import Config
-from landbalance.config.learning import Model, Optimiser
-from landbalance.distributed.batchnorm import SinglePixelError, collectives_per_step, with_global_batch_norm
+from landbalance.config.learning import Profile
+from landbalance.distributed.batchnorm import SinglePixelError
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.device import cuda_device
-from landbalance.distributed.group import Communicator, joined
+from landbalance.distributed.group import joined
 from landbalance.distributed.launch import end_with_launcher
 from landbalance.distributed.place import place_in_job
 from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.layout import Layout
-from landbalance.models import build_model
-from landbalance.objective import summed_loss
-from landbalance.optimiser import build_optimiser
-from landbalance.profile.job import batch_sizes, expanded
-from landbalance.profiles import AllReduce, Curve, Machine, NodeProfile
-from landbalance.progress import Progress
-from landbalance.tiles import StoreInfo, open_tiles
+from landbalance.profile.communication import measured_allreduce
+from landbalance.profile.job import batches, dependencies, expanded
+from landbalance.profile.machine import device_name, this_machine
+from landbalance.profile.memory import largest_batch, room, watched
+from landbalance.profile.picture import draw_profile
+from landbalance.profile.rounds import Rounds, Visit
+from landbalance.profile.step import TrainingStep
+from landbalance.profile.table import LiveTable
+from landbalance.profiles import AllReduce, Curve, Memory, NodeProfile, Round, typical
+from landbalance.tiles import TileStore, open_tiles
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_SECONDS = 600.0
-_ALLREDUCE_REPEATS = 20
+_RESERVED_SECONDS = 2.0
+"""For timing sums and writing, at the end."""
+_LOOKING = 0.1
+"""Part of the time that goes into the first look, at memory."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a worker finds out about itself at first: its device, its memory, and about how long a step takes."""
+
+    device_name: str
+    threads: int
+    memory: Memory
+    seconds: dict[int, float]
 
 
 def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout) -> None:
-    """Be one worker of the node's measurement; rank 0 writes the profile."""
+    """Be one worker of the node's measurement; rank 0 writes the profile, and a picture beside it."""
+    began = psutil.Process().create_time()
     place = place_in_job()
     assert place is not None
     end_with_launcher()
@@ -49,188 +64,180 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
     if worker.device == "cuda":
         device = cuda_device(sum(other.device == "cuda" for other in workers[: place.rank]), node.name)
     torch.set_num_threads(worker.threads)
-    info = open_tiles(layout.tile(dataset)).info
-    sizes = batch_sizes(config, dataset, model)
+    store = open_tiles(layout.tile(dataset))
+    if not len(store.ids("train")):
+        raise UserError(f"{store.folder}: no tile is in the train split. Change split or labels, and tile again.")
     with joined(place, _TIMEOUT_SECONDS):
         clock = Clock(device, worker.slowdown)
-        step = _TrainingStep(config.models[model], info, clock)
-        timings = _step_timings(step, sizes, config)
-        allreduce = _allreduce(step.network, device) if place.world_size > 1 else None
-        everyone: list[tuple[str, dict[int, list[float]]]] = [("", {})] * place.world_size
-        dist.all_gather_object(everyone, (_device_name(device), timings))
+        step = TrainingStep(config.models[model], store, clock)
+        sizes = batches(config, dataset, model)
+        looks = _first_looks(step, clock, node, sizes[-1], config.profile)
+        rounds = _rounds(node, config, sizes, looks)
+        _take_rounds(rounds, step, config, began, place.rank)
+        allreduce = measured_allreduce(step.network, device) if place.world_size > 1 else None
         if place.rank == 0:
-            profile = NodeProfile(
-                dataset=dataset,
-                model=model,
-                node=node.name,
-                measured=datetime.now(UTC).isoformat(timespec="seconds"),
-                machine=_machine(),
-                bands=len(info.bands),
-                tile_size=info.tile_size,
-                curves=_curves(node, everyone),
-                allreduce=allreduce,
-            )
-            write_json(layout.profile(dataset, model, node.name), profile.model_dump(mode="json"))
-            _report(profile)
+            profile = _profile(dataset, model, node, config, store, looks, rounds, allreduce)
+            target = layout.profile(dataset, model, node.name)
+            draw_profile(profile, target.with_suffix(".svg"))
+            write_json(target, profile.model_dump(mode="json"))
+            _report(profile, rounds.doubt(), config.profile.tolerance)
         dist.barrier()
 
 
-class _TrainingStep:
-    """A training step on fixed tensors: forward, backward and update, as the train stage does them.
-
-    Communication is left out: it is measured by itself.
-    """
-
-    def __init__(self, model: Model, info: StoreInfo, clock: Clock) -> None:
-        self._info, self._clock = info, clock
-        torch.manual_seed(0)
-        self._dtype = torch.float64 if model.precision == "float64" else torch.float32
-        network = build_model(model, len(info.bands), len(info.classes)).to(clock.device, self._dtype)
-        self.network: nn.Module = with_global_batch_norm(network, Communicator(clock)).train()
-        # AdamW is the costliest optimiser on offer, and its update takes little of a step.
-        self._optimiser = build_optimiser(self.network, Optimiser(name="adamw"))
-        self._half = model.precision == "bfloat16"
-
-    def seconds(self, samples: int) -> Callable[[], float]:
-        """Return a function that takes a step on `samples` samples and returns the seconds it took."""
-        info, device = self._info, self._clock.device
-        size = info.tile_size
-        shape = (samples, size, size) if info.task == "segmentation" else (samples,)
-        images = torch.randn(samples, len(info.bands), size, size, device=device, dtype=self._dtype)
-        images = images.contiguous(memory_format=torch.channels_last)
-        labels = torch.randint(len(info.classes), shape, device=device)
-
-        def step() -> float:
-            self._clock.start()
-            with torch.autocast(device.type, torch.bfloat16, enabled=self._half):
-                logits = self.network(images)
-            torch.autograd.backward(summed_loss(logits, labels, None) / labels.numel())
-            self._optimiser.step()
-            self._optimiser.zero_grad(set_to_none=True)
-            self._clock.pause()
-            return self._clock.computed
-
-        return step
+def _first_looks(step: TrainingStep, clock: Clock, node: Node, largest: int, settings: Profile) -> list[_Look]:
+    """Return what each worker finds out about memory and speed from a few steps of growing size, by rank."""
+    workers = expanded(node)
+    worker = workers[dist.get_rank()]
+    limit = room(clock.device, sum(other.device == "cpu" for other in workers), settings.memory_reserve)
+    dist.barrier()  # all have seen the same free memory before any takes some
+    clock.slowdown = 1.0  # memory can be looked at without idling
+    seconds, memory = watched(step.take_apart, largest, clock.device, limit, _LOOKING * settings.seconds)
+    clock.slowdown = worker.slowdown
+    mine = _Look(
+        device_name(clock.device),
+        torch.get_num_threads(),
+        memory,
+        {size: value * worker.slowdown for size, value in seconds.items()},
+    )
+    everyone: list[_Look] = [mine] * len(workers)
+    dist.all_gather_object(everyone, mine)
+    return everyone
 
 
-def _step_timings(step: _TrainingStep, sizes: Sequence[int], config: Config) -> dict[int, list[float]]:
-    """Return this worker's raw step times by batch size; all workers measure the same size at a time."""
-    settings = config.profile
-    began = time.monotonic()
-    timings: dict[int, list[float]] = {}
-    with Progress("profile", len(sizes), "batch size") as progress:
-        for number, size in enumerate(sizes):
-            spent = torch.tensor([time.monotonic() - began])
-            dist.all_reduce(spent, op=dist.ReduceOp.MAX)
-            if timings and float(spent) > settings.seconds:
-                left = ", ".join(map(str, sizes[number:]))
-                _tell("profile.seconds (%g) is used up: batch sizes %s are extrapolated", settings.seconds, left)
-                break
-            try:
-                timings[size] = _together(step.seconds(size), settings.warmup, settings.repeats, f"size {size}")
-            except SinglePixelError:
-                _tell("batch size %d is not measured: batch norm needs more than one pixel of it", size)
-                continue
-            progress.advance(note=f"{size} samples: {median(timings[size]):.3f} s")
-    if not timings:
-        raise UserError("profile.batch_sizes: none could be measured. Give larger ones.")
-    return timings
-
-
-def _tell(message: str, *values: object) -> None:
-    """Warn on one worker what all have found."""
-    if dist.get_rank() == 0:
-        _log.warning(message, *values)
-
-
-def _together(step: Callable[[], float], warmup: int, repeats: int, key: str) -> list[float]:
-    """Return `repeats` timings, and go on stepping until all other workers have theirs.
-
-    So that each timing is taken while the node is as busy as in training.
-    """
-    dist.barrier()
-    store = dist.distributed_c10d._get_default_store()
-    for _ in range(warmup):
-        step()
-    dist.barrier()
-    timings = [step() for _ in range(repeats)]
-    store.add(key, 1)
-    while store.add(key, 0) < dist.get_world_size():
-        step()
-    return timings
-
-
-def _allreduce(network: nn.Module, device: torch.device) -> AllReduce:
-    """Return timings of summing a gradient of this network, and a single number, over the node's workers."""
-    elements = sum(parameter.numel() for parameter in network.parameters())
-    gradient = torch.zeros(elements, device=device)
-    number = torch.zeros(1, device=device)
-    return AllReduce(
-        backend=str(dist.get_backend()),
-        world_size=dist.get_world_size(),
-        gradient_bytes=gradient.numel() * gradient.element_size(),
-        seconds=[_timed_sum(gradient) for _ in range(_ALLREDUCE_REPEATS)],
-        latency_seconds=[_timed_sum(number) for _ in range(_ALLREDUCE_REPEATS)],
-        collectives_per_step=collectives_per_step(network) + 1,
+def _rounds(node: Node, config: Config, sizes: list[int], looks: Sequence[_Look]) -> Rounds:
+    if any(not look.seconds for look in looks):
+        raise UserError(
+            f"a worker of node {node.name} cannot take a step on {sizes[-1]} samples or fewer: there is too little "
+            "free memory, or batch norm would see a single pixel. Close other programs, or choose another model or "
+            "batch_size."
+        )
+    kinds = [entry for entry, worker in enumerate(node.workers) for _ in range(worker.count)]
+    most = [largest_batch(look.memory) for look in looks]
+    of_kind = [
+        min((cap for cap, kind in zip(most, kinds, strict=True) if kind == entry and cap is not None), default=None)
+        for entry in range(len(node.workers))
+    ]
+    return Rounds(
+        kinds=kinds,
+        batches=sizes,
+        caps=[of_kind[kind] for kind in kinds],
+        guesses=[look.seconds for look in looks],
+        smallest=max(min(look.seconds) for look in looks),
+        repeats=config.profile.repeats,
+        tolerance=config.profile.tolerance,
     )
 
 
-def _timed_sum(tensor: torch.Tensor) -> float:
-    dist.barrier()
-    began = time.perf_counter()
-    dist.all_reduce(tensor)
-    if tensor.device.type == "cuda":
-        torch.cuda.synchronize(tensor.device)
-    return time.perf_counter() - began
+def _take_rounds(rounds: Rounds, step: TrainingStep, config: Config, began: float, rank: int) -> None:
+    """Take steps until all is known well enough, or the time is used up; all workers hold the same timings."""
+    budget = config.profile.seconds - _RESERVED_SECONDS
+    with LiveTable(rounds, budget, shown=rank == 0) as table:
+        while True:
+            spent = [time.time() - began]
+            dist.broadcast_object_list(spent)
+            visit = rounds.next_visit(spent[0], budget)
+            if visit is None:
+                break
+            table.update(spent[0])
+            _take(rounds, step, visit, config.profile.warmup)
+    if not rounds.taken:
+        raise UserError("no training step could be measured: batch norm needs more than one pixel. Raise batch_size.")
 
 
-def _curves(node: Node, everyone: Sequence[tuple[str, dict[int, list[float]]]]) -> list[Curve]:
+def _take(rounds: Rounds, step: TrainingStep, visit: Visit, warmup: int) -> None:
+    """Take the steps of a visit and give all workers everyone's timings."""
+    rank = dist.get_rank()
+    first = visit.samples not in rounds.taken
+    try:
+        mine = step.timings(visit.samples[rank], warmup if first else 1, visit.repeats, visit.apart)
+    except SinglePixelError:  # of the global batch: on all workers alike
+        rounds.impossible.add(visit.samples)
+        if rank == 0:
+            _log.warning("shares %s are not measured: batch norm needs more than one pixel", list(visit.samples))
+        return
+    everyone = [mine] * len(rounds.kinds)
+    dist.all_gather_object(everyone, mine)
+    rounds.add(visit, [computed for computed, _ in everyone], [whole for _, whole in everyone])
+
+
+def _profile(
+    dataset: str,
+    model: str,
+    node: Node,
+    config: Config,
+    store: TileStore,
+    looks: Sequence[_Look],
+    rounds: Rounds,
+    allreduce: AllReduce | None,
+) -> NodeProfile:
+    info, machine = store.info, this_machine()
+    taken = [
+        Round(samples=list(samples), step_seconds=found.steps, apart_seconds=found.apart)
+        for samples, found in rounds.taken.items()
+    ]
+    if allreduce is not None:
+        allreduce = allreduce.model_copy(update={"hidden": _hidden(rounds, allreduce)})
+    return NodeProfile(
+        dataset=dataset,
+        model=model,
+        node=node.name,
+        measured=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine,
+        bands=len(info.bands),
+        tile_size=info.tile_size,
+        curves=_curves(node, looks, rounds),
+        rounds=taken,
+        allreduce=allreduce,
+        depends_on=dependencies(dataset, model, node, config, info, machine),
+    )
+
+
+def _hidden(rounds: Rounds, allreduce: AllReduce) -> float | None:
+    """Return how much of a step's communication does not lengthen it, at the shares of the largest batch."""
+    samples = rounds.together(rounds.batches[-1])
+    found = rounds.taken.get(samples)
+    if found is None or not found.steps or not found.apart:
+        return None
+    exposed = typical(found.steps).median - typical(found.apart).median
+    latency = typical(allreduce.latency_seconds).median
+    alone = typical(allreduce.seconds).median + latency * allreduce.collectives_per_step
+    return min(max(1 - exposed / alone, 0.0), 1.0)
+
+
+def _curves(node: Node, looks: Sequence[_Look], rounds: Rounds) -> list[Curve]:
     """Return a curve per entry of the node's workers; timings of its processes stand together."""
-    curves, rank = [], 0
-    for worker in node.workers:
-        members = everyone[rank : rank + worker.count]
-        rank += worker.count
-        sizes = sorted(members[0][1])
+    curves = []
+    for entry, worker in enumerate(node.workers):
+        rank = rounds.kinds.index(entry)
+        pooled = rounds.pooled(entry)
+        sizes = sorted(pooled)
         curves.append(
             Curve(
                 title=worker.title,
                 device=worker.device,
-                device_name=members[0][0],
+                device_name=looks[rank].device_name,
                 count=worker.count,
                 emulated=worker.emulated,
                 batch_sizes=sizes,
-                seconds=[[value for _, timings in members for value in timings[size]] for size in sizes],
-                largest_batch=None,
+                seconds=[pooled[size] for size in sizes],
+                largest_batch=rounds.caps[rank],
+                threads=looks[rank].threads,
+                memory=looks[rank].memory,
             )
         )
     return curves
 
 
-def _report(profile: NodeProfile) -> None:
+def _report(profile: NodeProfile, doubt: float, tolerance: float) -> None:
     for curve in profile.curves:
-        best = median(curve.seconds[-1])
-        size = curve.batch_sizes[-1]
-        _log.info("%s: %.1f samples/s at a batch of %d", curve.title, size / best, size)
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-
-
-def _processor() -> str:
-    """Return the processor's name, as far as the system tells it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _machine() -> Machine:
-    return Machine(
-        processor=_processor(),
-        cores=psutil.cpu_count() or 1,
-        memory_bytes=psutil.virtual_memory().total,
-        python=platform.python_version(),
-        torch=torch.__version__,
-    )
+        size, found = curve.batch_sizes[-1], typical(curve.seconds[-1])
+        _log.info(
+            "%s: %.1f samples/s at a batch of %d; %d batch sizes, %d timings; at most %s samples fit",
+            curve.title, size / found.median, size, len(curve.batch_sizes), sum(map(len, curve.seconds)),
+            curve.largest_batch or "?",
+        )  # fmt: skip
+    if doubt > tolerance:
+        _log.warning(
+            "some times are only known to ±%s, not to ±%.3g %%: the time (profile.seconds) was used up, or other "
+            "programs ran", f"{100 * doubt:.1f} %" if doubt < 10 else "more than their size", 100 * tolerance,
+        )  # fmt: skip
