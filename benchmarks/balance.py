@@ -50,6 +50,7 @@ from numpy.typing import NDArray
 from torch.distributed import distributed_c10d
 
 from exactness import Case, write_tiles
+from landbalance.batches import BatchReader
 from landbalance.cluster import Cluster
 from landbalance.config import Config, parse_config
 from landbalance.config.learning import Model
@@ -66,7 +67,6 @@ from landbalance.profile.measure import measure
 from landbalance.profiles import read_profile
 from landbalance.tiles import TileStore
 from landbalance.train import loop, worker
-from landbalance.train.batches import BatchReader
 from landbalance.train.checkpoint import Position
 from landbalance.train.loop import Job
 from landbalance.train.rebalance import Shares

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from landbalance.batches import orientations, oriented
 from landbalance.config.data import ClassInfo
 from landbalance.config.learning import Arm, Model, Optimiser, Training
 from landbalance.distributed.batchnorm import with_global_batch_norm
@@ -34,7 +35,7 @@ from landbalance.optimiser import build_optimiser, learning_rate
 from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore, normalised, open_tiles
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
-from landbalance.train.order import epoch_order, orientations, oriented, proportional
+from landbalance.train.order import epoch_order, proportional
 from landbalance.train.rebalance import Shares
 
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)

@@ -25,6 +25,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from comparison import Case, write_tiles
+from landbalance.batches import BatchReader
 from landbalance.config.learning import Model, Optimiser
 from landbalance.distributed.batchnorm import with_global_batch_norm
 from landbalance.distributed.clock import Clock
@@ -37,8 +38,7 @@ from landbalance.models import build_model
 from landbalance.objective import summed_loss
 from landbalance.optimiser import build_optimiser
 from landbalance.tiles import IGNORED, TileStore, open_tiles
-from landbalance.train.batches import BatchReader
-from landbalance.train.weighting import start_totals, sum_gradients
+from landbalance.weighting import start_totals, sum_gradients
 from measuring import benchmark_result
 
 UNET = Model(architecture="unet", encoder="resnet18", depth=3, width=16)

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from landbalance.batches import BatchReader
 from landbalance.config.data import ClassInfo
 from landbalance.config.learning import Arm, Optimiser, Training
 from landbalance.distributed.batchnorm import with_global_batch_norm
@@ -21,7 +22,6 @@ from landbalance.distributed.group import Communicator
 from landbalance.distributed.reduction import sum_in_group
 from landbalance.optimiser import build_optimiser
 from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore
-from landbalance.train.batches import BatchReader
 from landbalance.train.checkpoint import Position
 from landbalance.train.loop import Job, StopRequest, train
 from landbalance.train.order import epoch_order, slice_of

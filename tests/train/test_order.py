@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from landbalance.train.order import epoch_order, orientations, oriented, proportional, slice_of, steps_per_epoch
+from landbalance.train.order import epoch_order, proportional, slice_of, steps_per_epoch
 
 SHARES = st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any)
 
@@ -46,20 +46,6 @@ def test_the_order_differs_between_epochs_and_seeds_and_is_repeatable():
     assert epoch_order(ids, 1, 0).tolist() == epoch_order(ids, 1, 0).tolist()
     assert epoch_order(ids, 1, 0).tolist() != epoch_order(ids, 1, 1).tolist()
     assert epoch_order(ids, 1, 0).tolist() != epoch_order(ids, 2, 0).tolist()
-
-
-def test_augmentation_follows_the_sample_not_its_neighbours():
-    together = orientations(np.arange(50), seed=0, epoch=4)
-    alone = [int(orientations(np.array([sample]), 0, 4)[0]) for sample in range(50)]
-    assert together.tolist() == alone
-    assert set(together.tolist()) == set(range(8))
-
-
-def test_the_eight_orientations_are_the_symmetries_of_the_square():
-    tile = np.arange(9).reshape(1, 3, 3)
-    seen = {oriented(tile, k).tobytes() for k in range(8)}
-    assert len(seen) == 8
-    assert all(sorted(oriented(tile, k).ravel()) == list(range(9)) for k in range(8))
 
 
 @pytest.mark.parametrize(("samples", "batch", "steps"), [(10, 5, 2), (11, 5, 3), (4, 5, 1)])

@@ -69,7 +69,7 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
         raise UserError(f"{store.folder}: no tile is in the train split. Change split or labels, and tile again.")
     with joined(place, _TIMEOUT_SECONDS):
         clock = Clock(device, worker.slowdown)
-        step = TrainingStep(config.models[model], store, clock)
+        step = TrainingStep(config.models[model], store, clock, _TIMEOUT_SECONDS)
         sizes = batches(config, dataset, model)
         looks = _first_looks(step, clock, node, sizes[-1], config.profile)
         rounds = _rounds(node, config, sizes, looks)

@@ -1,28 +1,26 @@
 """A training step as the train stage takes it, timed: on real tiles, read ahead, with the other workers or apart."""
 
-import queue
-import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch._C._distributed_c10d import GradBucket
-from torch.futures import Future
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from landbalance.batches import Batch, BatchReader, prefetched
 from landbalance.config.learning import Model, Optimiser
 from landbalance.distributed.batchnorm import GlobalBatchNorm2d, with_global_batch_norm
 from landbalance.distributed.clock import Clock
-from landbalance.distributed.group import Communicator
+from landbalance.distributed.group import Communicator, new_group
 from landbalance.distributed.reduction import sum_in_group
-from landbalance.models import build_model
-from landbalance.objective import summed_loss, summed_weight
+from landbalance.models import build_model, check_tile_size
+from landbalance.objective import summed_loss
 from landbalance.optimiser import build_optimiser
-from landbalance.tiles import TileStore, normalised
+from landbalance.tiles import TileStore
+from landbalance.weighting import start_totals, sum_gradients
 
 
 class TrainingStep:
@@ -31,19 +29,19 @@ class TrainingStep:
     The steps with communication must be taken by all workers at the same time.
     """
 
-    def __init__(self, model: Model, store: TileStore, clock: Clock) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, model: Model, store: TileStore, clock: Clock, timeout_seconds: float) -> None:
+        self._reader, self._clock = BatchReader(store, None, augment=True, seed=0), clock
         info = store.info
         torch.manual_seed(0)
         self._dtype = torch.float64 if model.precision == "float64" else torch.float32
         self._half = model.precision == "bfloat16"
         network = build_model(model, len(info.bands), len(info.classes)).to(clock.device, self._dtype)
-        group = dist.new_group() if dist.get_world_size() > 1 else None
-        assert group is None or isinstance(group, dist.ProcessGroup)
+        check_tile_size(network, model, len(info.bands), info.tile_size)
+        group = new_group("cpu", timeout_seconds) if dist.get_world_size() > 1 else None
         self._together, self._alone = Communicator(clock, group), Communicator(clock)
         self.network: nn.Module = with_global_batch_norm(network, self._together).train()
         self._wrapped = DistributedDataParallel(self.network, forward_sync_buffers=False, gradient_as_bucket_view=True)
-        self._wrapped.register_comm_hook(None, self._sum_bucket)
+        sum_gradients(self._wrapped, clock, sum_in_group(), self._dtype)
         self._apart = False
         # AdamW is the costliest optimiser on offer, and its update takes little of a step.
         self._optimiser = build_optimiser(self.network, Optimiser(name="adamw"))
@@ -59,15 +57,15 @@ class TrainingStep:
         self._apart = apart
         self._norms(self._alone if apart else self._together)
         computed, whole = [], []
-        with closing(_prefetched(self._batches(samples))) as batches:
+        with closing(prefetched(self._batches(samples))) as batches:
             for number in range(warmup + repeats):
                 if apart or number == 0:
                     dist.barrier()
                 began = time.perf_counter()
-                images, labels, weight = next(batches)
+                batch = next(batches)
                 loading = time.perf_counter() - began
                 if not (apart and samples == 0):
-                    self._take(images, labels, weight)
+                    self._take(batch)
                     if number >= warmup:
                         computed.append(self._clock.computed)
                         whole.append(self._clock.elapsed + loading)
@@ -77,79 +75,37 @@ class TrainingStep:
         """Take one step without the others and return its seconds of computing; for watching the memory."""
         self._apart = True
         self._norms(self._alone)
-        self._take(*next(self._batches(samples)))
+        self._take(next(self._batches(samples)))
         return self._clock.computed
 
-    def _take(self, images: Tensor, labels: Tensor, weight: float) -> None:
+    def _take(self, batch: Batch) -> None:
         clock = self._clock
         clock.start()
-        sums = torch.tensor([weight, 0.0, 0.0], dtype=torch.float64)
-        work = None if self._apart else dist.all_reduce(sums, async_op=True)
-        images = images.to(clock.device, torch.float32 if self._half else self._dtype)
+        totals = None if self._apart else start_totals("balanced", batch.weight, False, False)
+        images = batch.images.to(clock.device, torch.float32 if self._half else self._dtype)
         with torch.autocast(clock.device.type, torch.bfloat16, enabled=self._half):
             logits = (self.network if self._apart else self._wrapped)(images)
-        loss = summed_loss(logits, labels.to(clock.device), None)
-        if work is not None:
-            with clock.waiting():
-                work.wait()
-        torch.autograd.backward(loss / max(float(sums[0]), 1.0))
+        loss = summed_loss(logits, batch.labels.to(clock.device), None)
+        factor = 1 / max(batch.weight, 1.0)
+        if totals is not None:
+            totals.wait(clock)
+            factor = totals.loss_factor
+        torch.autograd.backward(loss * factor)
         float(loss.detach())
-        if not self._apart:
+        if totals is not None:
             clock.resume()
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
         clock.pause()
-
-    def _sum_bucket(self, state: None, bucket: GradBucket) -> Future[Tensor]:
-        clock = self._clock
-        if clock.device.type == "cpu" or clock.slowdown > 1 or bucket.is_last():
-            clock.pause()
-        return sum_in_group()(bucket.buffer())
 
     def _norms(self, communicator: Communicator) -> None:
         for module in self.network.modules():
             if isinstance(module, GlobalBatchNorm2d):
                 module.communicator = communicator
 
-    def _batches(self, samples: int) -> Iterator[tuple[Tensor, Tensor, float]]:
+    def _batches(self, samples: int) -> Iterator[Batch]:
         """Yield batches of the train split without end, in another order each time."""
         random = np.random.default_rng(0)
-        ids = self._store.ids("train")
+        ids = self._reader.store.ids("train")
         while True:
-            images, labels = self._store.read(random.choice(ids, samples, replace=samples > len(ids)))
-            inputs = torch.from_numpy(normalised(images, self._store.info.normalisation))
-            targets = torch.from_numpy(labels.astype(np.int64))
-            weight = float(summed_weight(targets, None))
-            yield inputs.contiguous(memory_format=torch.channels_last), targets, weight
-
-
-def _prefetched(batches: Iterator[tuple[Tensor, Tensor, float]]) -> Generator[tuple[Tensor, Tensor, float]]:
-    """Yield `batches`, of which a thread makes two ahead, so that reading takes its part of the machine."""
-    ready: queue.Queue[tuple[Tensor, Tensor, float] | BaseException] = queue.Queue(2)
-    stopped = threading.Event()
-
-    def put(item: tuple[Tensor, Tensor, float] | BaseException) -> None:
-        while not stopped.is_set():
-            try:
-                return ready.put(item, timeout=0.05)
-            except queue.Full:
-                continue
-
-    def fill() -> None:
-        try:
-            while not stopped.is_set():
-                put(next(batches))
-        except BaseException as error:
-            put(error)
-
-    thread = threading.Thread(target=fill, daemon=True, name="prefetch")
-    thread.start()
-    try:
-        while True:
-            item = ready.get()
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopped.set()
-        thread.join()
+            yield self._reader.batch(random.choice(ids, samples, replace=samples > len(ids)), epoch=0)

@@ -1,7 +1,7 @@
 """The training loop, run by every worker; read it from top to bottom.
 
 All workers hold the same network. In each step a worker computes the gradient of its slice of the
-global batch; `landbalance.train.weighting` makes the sum of these gradients that of the whole batch;
+global batch; `landbalance.weighting` makes the sum of these gradients that of the whole batch;
 each worker then takes the same optimiser step.
 """
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from landbalance.batches import Batch, BatchReader, prefetched
 from landbalance.config.learning import Arm, Training
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.reduction import StartSum
@@ -26,11 +27,10 @@ from landbalance.objective import summed_loss
 from landbalance.optimiser import learning_rate
 from landbalance.progress import Progress
 from landbalance.tiles import IGNORED, TileStore
-from landbalance.train.batches import Batch, BatchReader, prefetched
 from landbalance.train.checkpoint import Checkpoint, Position, save_checkpoint
 from landbalance.train.order import epoch_order, proportional, slice_of, steps_per_epoch
 from landbalance.train.rebalance import NOTICE, Shares, Watch
-from landbalance.train.weighting import StepTotals, start_totals, sum_gradients
+from landbalance.weighting import StepTotals, start_totals, sum_gradients
 
 _log = logging.getLogger(__name__)
 

@@ -1,20 +1,17 @@
 """Which sample goes where: one permutation per epoch, cut into steps, cut into the workers' slices."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-ScalarT = TypeVar("ScalarT", bound=np.generic)
-
-_ORDER, _ORIENTATION = 0, 1
-"""Streams of random numbers; no two purposes share one."""
+_STREAM = 0
+"""Stream of random numbers; no two purposes share one (see `landbalance.batches`)."""
 
 
 def epoch_order(ids: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
     """Return `ids` in the order of this epoch, which depends on the seed and the epoch alone."""
-    return np.random.default_rng([_ORDER, seed, epoch]).permutation(ids)
+    return np.random.default_rng([_STREAM, seed, epoch]).permutation(ids)
 
 
 def steps_per_epoch(samples: int, batch_size: int) -> int:
@@ -48,19 +45,3 @@ def proportional(count: int, shares: Sequence[int]) -> list[int]:
     for rank in by_remainder[: count - sum(sizes)]:
         sizes[rank] += 1
     return sizes
-
-
-def orientations(ids: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return which of the eight symmetries of the square each sample gets in this epoch.
-
-    Keyed by (seed, epoch, sample), so that it does not matter which worker asks.
-    """
-    return np.array(
-        [np.random.default_rng([_ORIENTATION, seed, epoch, sample]).integers(8) for sample in ids], np.int64
-    )
-
-
-def oriented(tile: NDArray[ScalarT], orientation: int) -> NDArray[ScalarT]:
-    """Return `tile` (…, size, size) turned by a multiple of 90° and, from 4 on, mirrored."""
-    turned = np.rot90(tile, orientation % 4, axes=(-2, -1))
-    return turned[..., ::-1] if orientation >= 4 else turned

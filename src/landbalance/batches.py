@@ -1,8 +1,8 @@
-"""Reading a worker's samples ahead of the step that needs them."""
+"""A worker's samples: read from the tile store, augmented, and made ready ahead of the step that needs them."""
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,9 @@ from torch import Tensor
 
 from landbalance.objective import summed_weight
 from landbalance.tiles import TileStore, normalised
-from landbalance.train.order import orientations, oriented
+
+_STREAM = 1
+"""Stream of random numbers; no two purposes share one (see `landbalance.train.order`)."""
 
 T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -69,7 +71,21 @@ def _each_oriented(tiles: NDArray[ScalarT], turns: NDArray[np.int64]) -> NDArray
     return result
 
 
-def prefetched(items: Iterator[T], depth: int = 2) -> Iterator[T]:
+def orientations(ids: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
+    """Return which of the eight symmetries of the square each sample gets in this epoch.
+
+    Keyed by (seed, epoch, sample), so that it does not matter which worker asks.
+    """
+    return np.array([np.random.default_rng([_STREAM, seed, epoch, sample]).integers(8) for sample in ids], np.int64)
+
+
+def oriented(tile: NDArray[ScalarT], orientation: int) -> NDArray[ScalarT]:
+    """Return `tile` (…, size, size) turned by a multiple of 90° and, from 4 on, mirrored."""
+    turned = np.rot90(tile, orientation % 4, axes=(-2, -1))
+    return turned[..., ::-1] if orientation >= 4 else turned
+
+
+def prefetched(items: Iterator[T], depth: int = 2) -> Generator[T]:
     """Yield `items`, of which a thread makes up to `depth` ahead."""
     ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
     stopped = threading.Event()
