@@ -10,6 +10,9 @@ from landbalance.plan.workers import Workers
 from landbalance.plans import Plan
 from landbalance.shares import equal_shares
 
+_DOUBTFUL = 0.1
+"""From this half-width of its interval on, as a part, a predicted step time is noted as doubtful."""
+
 
 def plan_notes(config: Config, plan: Plan, workers: Workers, train_samples: int) -> list[str]:
     """Return the notes on a plan, a sentence each.
@@ -29,6 +32,7 @@ def plan_notes(config: Config, plan: Plan, workers: Workers, train_samples: int)
     hard = config.models[experiment.model].norm == "batch"
     return [
         *_on_samples(f"training.{experiment.training}.batch_size", plan, train_samples),
+        *_on_doubt(plan),
         *_on_communication(plan, workers),
         *_on_extrapolation(plan, workers),
         *_on_memory(plan, workers, hard),
@@ -40,6 +44,18 @@ def _on_samples(key: str, plan: Plan, train_samples: int) -> Iterator[str]:
     if train_samples < plan.batch_size:
         yield (
             f"{key} is {plan.batch_size}, but the train split has {train_samples} tiles: an epoch is one smaller step"
+        )
+
+
+def _on_doubt(plan: Plan) -> Iterator[str]:
+    low, high = plan.predicted.step_seconds_low, plan.predicted.step_seconds_high
+    if low is None or high is None:
+        return
+    doubt = (high - low) / 2 / plan.predicted.step_seconds
+    if doubt > _DOUBTFUL:
+        yield (
+            f"the profiles know the step's time only to ±{100 * doubt:.0f} %, so the shares may be far from the best: "
+            "measure again (landbalance profile … --again) when nothing else runs, or with a larger profile.seconds"
         )
 
 
