@@ -50,8 +50,8 @@ UNET_CASES = (
     Case("ema", ((7, 3),), settings=(("ema", 0.9),)),
     Case("resume_2_1_3", ((7, 3), (10,), (4, 4, 2))),
 )
-# Ten tiles of 64 pixels leave the ResNet-18's last layers 40 pixels, and its batch norms amplify float32 rounding, in one
-# process too (`rounding.resnet18`). A small learning rate keeps ten steps of that below the bound, and keeps
+# Ten tiles of 64 pixels leave the ResNet-18's last layers 40 pixels, and its batch norms amplify float32 rounding, in
+# one process too (`rounding.resnet18`). A small learning rate keeps ten steps of that below the bound, and keeps
 # `resnet18_unweighted` an order of magnitude above it.
 RESNET_CASES = tuple(
     replace(case, name=f"resnet18_{case.name}", model=RESNET.model_copy(update={"norm": case.model.norm}), size=64,
