@@ -57,6 +57,16 @@ class Predictor:
         """
         return self._computed(images, lambda logits: logits.argmax(1).to(torch.uint8)).astype(np.uint8)
 
+    def classes_and_confidence(self, images: NDArray[np.generic]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        """Return what `classes` does, and the softmax probability of that class, of the same shape."""
+
+        def both(logits: torch.Tensor) -> torch.Tensor:
+            chosen = logits.argmax(1, keepdim=True)
+            return torch.cat([chosen.float(), logits.float().softmax(1).gather(1, chosen)], dim=1)
+
+        found = self._computed(images, both)
+        return found[:, 0].astype(np.uint8), found[:, 1].astype(np.float32)
+
     def probabilities(self, images: NDArray[np.generic]) -> NDArray[np.float32]:
         """Return the softmax over classes; shape (n, classes, …), see `classes`."""
         return self._computed(images, lambda logits: logits.float().softmax(1)).astype(np.float32)

@@ -70,6 +70,8 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("experiments.havel.training", "short", of("train evaluate map report", "havel")),
     ("profile.repeats", 9, PROFILE | PLANS),
     ("evaluate.baseline", False, of("evaluate report", *BOTH)),
+    ("evaluate.random_split", True, of("evaluate report", *BOTH)),
+    ("evaluate.resamples", 500, of("evaluate report", *BOTH)),
     ("map.overlap", 16, MAPS),
     ("report.title", "Other", REPORTS),
     ("report.picture_pixels", 800, REPORTS),

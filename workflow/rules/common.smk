@@ -41,9 +41,20 @@ SHARED_MODULES = {
     "profile": ["distributed", "models", "objective", "optimiser", "plans", "profiles", "tiles"],
     "plan": ["plans", "profiles"],
     "train": ["bundle", "distributed", "models", "objective", "optimiser", "plans", "tiles"],
-    "evaluate": ["bundle", "models", "prediction", "tiles"],
+    "evaluate": ["bootstrap", "bundle", "comparison", "models", "prediction", "tiles"],
     "map": ["bundle", "models", "prediction", "raster", "tiles"],
-    "report": ["plans", "profiles", "raster", "tiles"],
+    "report": ["bootstrap", "comparison", "plans", "profiles", "raster", "tiles"],
+}
+
+# The charts that every report has, and what they are about.
+CHARTS = {
+    "confusion": "Accuracy",
+    "calibration": "Accuracy",
+    "curves": "Training",
+    "workers": "Workers",
+    "timeline": "Workers",
+    "shares": "Workers",
+    "speed": "Workers",
 }
 
 
@@ -354,6 +365,27 @@ def map_paths(experiment, ending="tif"):
     """Return the maps of all scenes of an experiment's dataset, or their styles, which end in `qml`."""
     dataset = CONFIG.datasets[CONFIG.experiments[experiment].dataset]
     return [f"results/map/{experiment}/{scene}.{ending}" for scene in dataset.scenes]
+
+
+def mapped_experiments():
+    """Return the experiments whose dataset has scenes, so that there are maps of them."""
+    return [name for name, item in CONFIG.experiments.items() if CONFIG.datasets[item.dataset].scenes]
+
+
+def chart(name):
+    """Return a chart of an experiment as an output that `snakemake --report` shows."""
+    return report(
+        f"results/report/{{experiment}}/{name}.svg",
+        caption=f"../report/{name}.rst",
+        category=CHARTS[name],
+        labels={"experiment": "{experiment}", "picture": name},
+    )
+
+
+def report_paths(experiment):
+    """Return all files of an experiment's report."""
+    made_by = rules.report if experiment in mapped_experiments() else rules.report_without_map
+    return expand(made_by.output, experiment=experiment)
 
 
 # --- resources --------------------------------------------------------------------------------------------------

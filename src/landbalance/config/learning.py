@@ -111,6 +111,23 @@ class Evaluate(Settings):
     baseline_pixels: Positive = Field(
         50_000, description="Train pixels, drawn at random, that the forest sees at most."
     )
+    random_split: bool = Field(
+        False,
+        description="Also fit and judge a forest on samples of all tiles split at random, to show by how much such a "
+        "split flatters.",
+    )
+    resamples: Annotated[int, Field(ge=100)] = Field(
+        2_000, description="Resamples of whole blocks (images in folders: of images) from which intervals are taken."
+    )
+    level: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.95, description="Confidence level of the intervals: the share of the resamples that lies inside."
+    )
+
+    @model_validator(mode="after")
+    def _two_forests(self) -> Self:
+        if self.random_split and not self.baseline:
+            raise ValueError("random_split is compared with the baseline: set baseline to true, or drop random_split")
+        return self
 
 
 class Map(Settings):
