@@ -58,7 +58,8 @@ def _outputs(stage: str, names: list[str], layout: Layout) -> list[Path]:
             return [layout.map(experiment, scene), layout.map(experiment, scene).with_suffix(".qml")]
         case "report", [experiment]:
             figures = layout.report(experiment).with_suffix("")
-            return [layout.report(experiment), *(figures / f"{n}.svg" for n in ("confusion", "curves", "workers"))]
+            charts = ("confusion", "calibration", "curves", "workers", "timeline", "shares", "speed")
+            return [layout.report(experiment), *(figures / f"{name}.svg" for name in charts), figures / "map.png"]
         case "report", []:
             return [layout.report("index")]
     raise SystemExit(f"no such command: {stage} {names}")
