@@ -33,7 +33,7 @@ from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use
 RESULTS = Path("results")
 
 # What each stage's code uses besides its own package, as far as it decides what the stage writes. The shared
-# modules that only check, name, place or tell (config, cluster, layout, files, errors, progress) are left out.
+# modules that only check, name, place or tell (config, cluster, layout, files, errors, progress, table) are left out.
 # tests/workflow/test_sources.py compares this with the imports.
 SHARED_MODULES = {
     "download": [],
