@@ -92,6 +92,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--map", type=Path, nargs="+", help="class maps, instead of those of an experiment")
         return command
 
+    def sampling(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> argparse.ArgumentParser:
+        command = add(name, run, text)
+        command.add_argument("experiment", nargs="?", help="a name under `experiments`, whose maps are meant")
+        command.add_argument("--map", type=Path, nargs="+", help="class maps, instead of those of an experiment")
+        return command
+
     with_cluster(add("check", _check, "check the configuration and the cluster description, and run nothing"))
     add("download", _download, "fetch, check and unpack a dataset's sources", "dataset")
     add("tile", _tile, "cut a dataset's scenes and labels into tiles, split for train, validation and test", "dataset")
@@ -109,6 +115,27 @@ def _parser() -> argparse.ArgumentParser:
     mapping.add_argument("scene", help="a name under `scenes` of the experiment's dataset")
     report = with_cluster(add("report", _report, "write the HTML report of an experiment, or of all"))
     report.add_argument("experiment", nargs="?", help="a name under `experiments`; an overview of all when left out")
+    design = sampling("design", _design, "draw points of a map, stratified by its classes, for a person to label")
+    design.add_argument("--out", type=Path, help="the GeoPackage (default: design/EXPERIMENT.gpkg below the results)")
+    design.add_argument(
+        "--standard-error", type=float, default=0.02, help="of overall accuracy; decides how many points (%(default)s)"
+    )
+    design.add_argument("--points", type=int, help="how many points in all, instead of a standard error")
+    design.add_argument(
+        "--fewest", type=int, default=50, help="points that each class gets at least (default: %(default)s)"
+    )
+    design.add_argument(
+        "--expected",
+        type=float,
+        help="user's accuracy to expect of each class (default: those of the experiment's test split, else 0.5)",
+    )
+    design.add_argument("--seed", type=int, default=0, help="of the draw (default: %(default)s)")
+    assess = sampling("assess", _assess, "estimate a map's accuracy and areas from labelled points")
+    assess.add_argument(
+        "--points", type=Path, help="the labelled points (default: design/EXPERIMENT.gpkg below the results)"
+    )
+    assess.add_argument("--out", type=Path, help="the result (default: assess/EXPERIMENT.json below the results)")
+    assess.add_argument("--level", type=float, default=0.95, help="confidence level (default: %(default)s)")
     design = sampling("design", _design, "draw points of a map, stratified by its classes, for a person to label")
     design.add_argument("--out", type=Path, help="the GeoPackage (default: design/EXPERIMENT.gpkg below the results)")
     design.add_argument(
@@ -257,6 +284,46 @@ def _summary(options: argparse.Namespace) -> None:
     from landbalance.report import summary
 
     sys.stdout.write(summary(load_config(options.config), Layout(options.results)) + "\n")
+
+
+def _design(options: argparse.Namespace) -> None:
+    from landbalance.files import read_json
+    from landbalance.sample import Wanted, design
+
+    layout, maps = Layout(options.results), _maps(options)
+    if options.experiment is None and options.out is None:
+        raise UserError("--out: say where the points of --map are to go, e.g. --out points.gpkg.")
+    accuracies = {}
+    if options.experiment is not None and options.expected is None:
+        classes = read_json(layout.evaluate(options.experiment) / "metrics.json")["per_class"]
+        accuracies = {item["name"]: item["users_accuracy"] for item in classes if item["users_accuracy"] is not None}
+    wanted = Wanted(options.standard_error, options.points, options.fewest, options.expected, options.seed)
+    design(maps, accuracies, wanted, options.out or layout.design(options.experiment))
+
+
+def _assess(options: argparse.Namespace) -> None:
+    from landbalance.sample import assess
+
+    layout, maps = Layout(options.results), _maps(options)
+    if options.experiment is None and (options.points is None or options.out is None):
+        raise UserError("--points, --out: with --map, say which points are labelled and where the result is to go.")
+    points, out = options.points or layout.design(options.experiment), options.out or layout.assess(options.experiment)
+    sys.stdout.write(assess(maps, points, options.level, out) + "\n")
+
+
+def _maps(options: argparse.Namespace) -> list[Path]:
+    """Return the maps that a sample is about: those given, or all of an experiment."""
+    from landbalance.config import load_config
+
+    if (options.experiment is None) == (options.map is None):
+        raise UserError("Give the name of an experiment or --map with class maps, one of the two.")
+    if options.map is not None:
+        return list(options.map)
+    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
+    scenes = load_config(options.config).datasets[experiment.dataset].scenes
+    if not scenes:
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
+    return [layout.map(options.experiment, scene) for scene in scenes]
 
 
 def _design(options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 STAGES = ("download", "tile", "profile", "plan", "train", "evaluate", "map", "report")
 
 # These only check, name, place or tell; what they pass on stands among the settings, or is a file.
-INERT = {"cluster", "config", "errors", "files", "layout", "progress"}
+INERT = {"cluster", "config", "errors", "files", "layout", "progress", "table"}
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from landbalance.prediction import Predictor
 from landbalance.progress import Progress
 from landbalance.tiles import IGNORED, TileStore
 
+_PROBABILITIES_AT_ONCE = 1 << 24
+
 _COLUMNS = (
     ("tile", pa.int64()),
     ("unit", pa.int64()),
@@ -84,7 +86,7 @@ def judged_network(name: str, split: HeldOut, predictor: Predictor, target: Path
     reliability = np.zeros((3, BINS), np.int64)
 
     def predicted(images: NDArray[np.generic], labels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        classes, confidence = predictor.classes_and_confidence(images)
+        classes, confidence = _predicted(predictor, images)
         labelled = labels != IGNORED
         reliability[:] += counted(confidence[labelled], classes[labelled] == labels[labelled])
         return classes
@@ -93,6 +95,17 @@ def judged_network(name: str, split: HeldOut, predictor: Predictor, target: Path
     with pq.ParquetWriter(target, schema) as writer:
         verdict = _judged(f"evaluate {name}", split, predicted, lambda rows: writer.write_table(pa.table(rows, schema)))
     return verdict, reliability
+
+
+def _predicted(predictor: Predictor, images: NDArray[np.generic]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Return the most likely class of each sample, and its probability."""
+    size = max(1, _PROBABILITIES_AT_ONCE // (len(predictor.card.classes) * images[0, 0].size))
+    classes, confidence = [], []
+    for first in range(0, len(images), size):
+        probabilities = predictor.probabilities(images[first : first + size])
+        classes.append(probabilities.argmax(axis=1).astype(np.uint8))
+        confidence.append(probabilities.max(axis=1))
+    return np.concatenate(classes), np.concatenate(confidence)
 
 
 def judged_forest(split: HeldOut, fitted: forest.Forest) -> Verdict:
