@@ -62,7 +62,7 @@ rule all:
         expand(rules.plan.output, experiment=CONFIG.experiments),
         expand(rules.train.output, experiment=CONFIG.experiments),
         expand(rules.evaluate.output, experiment=CONFIG.experiments),
-        [path for experiment in CONFIG.experiments for end in ("tif", "qml") for path in map_paths(experiment, end)],
+        [path for experiment in CONFIG.experiments for path in all_map_paths(experiment)],
         [path for experiment in CONFIG.experiments for path in report_paths(experiment)],
         rules.index.output,
     message:

@@ -282,7 +282,7 @@ def map_settings(wildcards):
         return []
     return lines(
         {
-            "map": dump(CONFIG.map),
+            "map": dump(CONFIG.map, "mosaic"),
             "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
             "dataset": {
                 "resolution": dataset.resolution,
@@ -291,6 +291,11 @@ def map_settings(wildcards):
             },
         }
     )
+
+
+def mosaic_settings(wildcards):
+    """Return what decides a mosaic, besides the maps."""
+    return lines({"dataset": {"scenes": list(dataset_of(wildcards).scenes)}})
 
 
 def report_settings(wildcards):
@@ -303,6 +308,7 @@ def report_settings(wildcards):
             "dataset": dump(CONFIG.datasets[experiment.dataset]),
             "model": dump(CONFIG.models[experiment.model]),
             "training": dump(CONFIG.training[experiment.training]),
+            "map": {"uncertainty": CONFIG.map.uncertainty},
         }
     )
 
@@ -386,6 +392,26 @@ def report_paths(experiment):
     """Return all files of an experiment's report."""
     made_by = rules.report if experiment in mapped_experiments() else rules.report_without_map
     return expand(made_by.output, experiment=experiment)
+
+
+def all_map_paths(experiment):
+    """Return all files of the map stage for an experiment: those of each scene, and of the mosaic."""
+    scenes = CONFIG.datasets[CONFIG.experiments[experiment].dataset].scenes
+    paths = [path for ending in CONFIG.map.endings for path in map_paths(experiment, ending)]
+    mosaic = [f"results/map/{experiment}/mosaic.{ending}" for ending in ("tif", "qml")]
+    return paths + (mosaic if CONFIG.map.mosaic and scenes else [])
+
+
+def shown_paths(wildcards):
+    """Return the maps and the layers of uncertainty that a report shows."""
+    endings = ["tif", *[f"{name}.tif" for name in CONFIG.map.uncertainty]]
+    return [path for ending in endings for path in map_paths(wildcards.experiment, ending)]
+
+
+def assessed_path(wildcards):
+    """Return what a labelled sample says of an experiment's maps, where there is such a thing."""
+    path = Path(f"results/assess/{wildcards.experiment}.json")
+    return [str(path)] if path.exists() else []
 
 
 # --- resources --------------------------------------------------------------------------------------------------
