@@ -35,7 +35,7 @@ def write_predictions(path: Path, unit: str, hits: list[int]) -> None:
 
 def intervals(classes: int) -> dict[str, Any]:
     """Return intervals of the first class and of all together; the others are told by too few blocks."""
-    some = dict.fromkeys(MEASURES, [0.65, 0.9])
+    some = {key: [0.65, 0.9] for key in MEASURES}
     return {
         "level": 0.95,
         "unit": "block",
@@ -121,8 +121,15 @@ def patch_metrics() -> dict[str, Any]:
         "macro": NOTHING,
         "weighted": NOTHING,
         "intervals": {
-            "level": 0.95, "unit": "tile", "units": 0, "resamples": 2000, "overall_accuracy": None, "kappa": None,
-            "macro": NOTHING, "weighted": NOTHING, "per_class": [NOTHING] * 2,
+            "level": 0.95,
+            "unit": "tile",
+            "units": 0,
+            "resamples": 2000,
+            "overall_accuracy": None,
+            "kappa": None,
+            "macro": NOTHING,
+            "weighted": NOTHING,
+            "per_class": [NOTHING] * 2,
         },
         "calibration": calibration([0, 0]),
         "distance": None,

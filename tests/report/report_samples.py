@@ -67,6 +67,7 @@ RAW: dict[str, Any] = {
         "valley-later": {"dataset": "valley", "model": "unet", "training": "short", "arm": "unweighted"},
         "patches": {"dataset": "patches", "model": "resnet", "training": "short", "arm": "balanced"},
     },
+    "map": {"uncertainty": ["confidence"]},
     "report": {"title": "Land cover of a valley", "picture_pixels": 60},
 }
 
@@ -98,6 +99,8 @@ def write_results(root: Path) -> Results:
     write_patch_store(made.layout.tile("patches"))
     write_map(made.layout.map("valley", "valley-2020"))
     write_map(made.layout.map("valley-equal", "valley-2020"))
+    for name in ("valley", "valley-equal"):
+        write_confidence(made.layout.map_product(name, "valley-2020", "confidence.tif"))
     write_json(made.layout.profile("valley", "unet", "local"), profile().model_dump(mode="json"))
     write_experiment(made.layout, "valley", "balanced", shares=(12, 4), step=0.30, epochs=12)
     write_experiment(made.layout, "valley-equal", "equal", shares=(8, 8), step=0.54, epochs=3)
@@ -159,6 +162,15 @@ def write_map(path: Path, classes: list[dict[str, Any]] = CLASSES, codes: np.nda
         target.write_colormap(1, {code: (*colour, 255) for code, colour in enumerate(colours)} | {255: (0, 0, 0, 0)})
     copy_raster(plain, path, driver="COG")
     plain.unlink()
+
+
+def write_confidence(path: Path) -> None:
+    """Write a layer that is sure (0.9) on the left half and unsure (0.4) on the right."""
+    steps = np.where(np.arange(WIDTH) < WIDTH // 2, 225, 100).astype(np.uint8)
+    values = np.where(class_picture() == 255, 255, steps)
+    profile = {"driver": "GTiff", "crs": CRS, "transform": TRANSFORM, "count": 1, "dtype": "uint8", "nodata": 255}
+    with rasterio.open(path, "w", height=HEIGHT, width=WIDTH, **profile) as target:
+        target.write(values.astype(np.uint8), 1)
 
 
 def write_manifest(folder: Path, dataset: str) -> None:
@@ -276,7 +288,7 @@ def timing(shares: tuple[int, int], step: float, epochs: int) -> pd.DataFrame:
             for rank, share in enumerate(shares):
                 compute = (0.9 if rank == 1 else 0.8) * seconds
                 rows.append(
-                    {"epoch": epoch + 1, "step": number, "rank": rank, "samples": share // 4 if small else share}
+                    {"epoch": epoch, "step": number, "rank": rank, "samples": share // 4 if small else share}
                     | {"compute_seconds": compute, "wait_seconds": seconds - compute, "step_seconds": seconds}
                 )
     return pd.DataFrame(rows)

@@ -11,7 +11,8 @@ rule report:
         run="results/train/{experiment}/run.json",
         metrics="results/evaluate/{experiment}/metrics.json",
         equal=equal_run_paths,
-        maps=lambda wildcards: map_paths(wildcards.experiment),
+        maps=shown_paths,
+        assessed=assessed_path,
     output:
         page=report(
             "results/report/{experiment}.html",

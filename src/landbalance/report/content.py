@@ -15,11 +15,11 @@ from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
 from landbalance.profiles import NodeProfile, read_profile
 from landbalance.report.reproduce import Inputs, cluster_text, own_config, snakemake_command, stage_commands
-from landbalance.report.results import Manifest, Metrics, Run
+from landbalance.report.results import Assessment, Manifest, Metrics, Run
 from landbalance.report.speed import EqualRun, Speed, StepTimes, measured_speed, step_times, team
 from landbalance.tiles import StoreInfo, open_tiles
 
-ResultT = TypeVar("ResultT", Metrics, Run, Manifest)
+ResultT = TypeVar("ResultT", Assessment, Manifest, Metrics, Run)
 
 _GIVEN = Inputs()
 
@@ -32,6 +32,8 @@ class Content:
 
     Parameters
     ----------
+    assessment : Assessment or None
+        What a labelled sample says of the maps, where there is one.
     history : DataFrame
         A row per epoch, in order: epoch, learning_rate, train_loss, validation_loss, validation_accuracy,
         seconds (since training began, up to the end of the epoch).
@@ -56,6 +58,7 @@ class Content:
     model: Model
     training: Training
     metrics: Metrics
+    assessment: Assessment | None
     run: Run
     plan: Plan
     history: pd.DataFrame
@@ -111,6 +114,7 @@ def read_content(name: str, config: Config, layout: Layout, inputs: Inputs = _GI
         model=config.models[experiment.model],
         training=config.training[experiment.training],
         metrics=_metrics(layout.evaluate(name) / "metrics.json", dataset),
+        assessment=_result(Assessment, layout.assess(name)) if layout.assess(name).is_file() else None,
         run=_result(Run, layout.train(name) / "run.json"),
         plan=plan,
         history=read_table(layout.train(name) / "history.parquet").sort_values("epoch", ignore_index=True),

@@ -84,7 +84,7 @@ def _view(scene: str, content: Content, config: Config, layout: Layout) -> Scene
         layout.tile(dataset) / "index.parquet",
         config.report.picture_pixels,
         {
-            name: layout.map(content.name, scene).with_suffix(f".{name}.tif")
+            name: layout.map_product(content.name, scene, f"{name}.tif")
             for name in getattr(config.map, "uncertainty", [])
         },
     )

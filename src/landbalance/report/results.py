@@ -141,6 +141,35 @@ class Metrics(_Result):
     random_split: RandomSplit | None
 
 
+class Estimate(_Result):
+    """A figure from a sample, with its confidence interval."""
+
+    estimate: float
+    interval: Interval
+
+
+class AssessedClass(_Result):
+    """What a sample says of one class."""
+
+    name: str
+    points_on_map: int
+    mapped_hectares: float
+    hectares: Estimate
+    users_accuracy: Estimate | None
+    producers_accuracy: Estimate | None
+
+
+class Assessment(_Result):
+    """Accuracy and areas by the points of a sample that a person labelled."""
+
+    estimator: str
+    level: float
+    labelled_points: int
+    overall_accuracy: Estimate
+    classes: list[AssessedClass]
+    warnings: list[str]
+
+
 class Run(_Result):
     """``run.json`` of the train stage."""
 
