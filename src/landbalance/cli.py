@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # GDAL's own words come as our messages do, which say more.
     logging.getLogger("rasterio._err").setLevel(logging.CRITICAL)
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    for chatty in ("matplotlib", "pyogrio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     command: Callable[[argparse.Namespace], int | None] = options.command
     # A scheduler ends a job with SIGTERM: leave as after Ctrl-C, so that nothing half-written stays.
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
@@ -358,6 +359,9 @@ def _maps(options: argparse.Namespace) -> list[Path]:
     scenes = load_config(options.config).datasets[experiment.dataset].scenes
     if not scenes:
         raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
+    mosaic = layout.mosaic(options.experiment)
+    if len(scenes) > 1 and mosaic.is_file():
+        return [mosaic]
     return [layout.map(options.experiment, scene) for scene in scenes]
 
 

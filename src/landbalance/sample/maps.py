@@ -157,8 +157,8 @@ def _require_alike(paths: Sequence[Path], rasters: Sequence[Any]) -> None:
         for other in range(number):
             if overlap(raster.bounds, rasters[other].bounds):
                 raise UserError(
-                    f"{paths[number]} and {paths[other]} overlap, so pixels would count twice. Make one mosaic of them "
-                    "and give it instead."
+                    f"{paths[number]} and {paths[other]} overlap, so pixels would count twice. Lay them together "
+                    "first (`landbalance mosaic EXPERIMENT`)."
                 )
 
 
