@@ -27,11 +27,17 @@ def words(picture: bytes) -> str:
 @pytest.mark.parametrize("narrow", [False, True])
 def test_timeline_names_workers_and_what_they_do(narrow: bool) -> None:
     shown = stretch(TIMING, 16)
-    assert shown is not None
     said = words(charts.svg(lambda tight: team.timeline_figure(WORKERS, shown, tight), narrow, text="none"))
     for part in ("0 · local", "computing", "waiting for others", "communication (estimated)"):
         assert part in said
     assert "computing 80.0\u00a0%, waiting for others 10.0\u00a0%" in team.timeline_text(WORKERS, shown)
+
+
+def test_without_timings_the_charts_are_empty() -> None:
+    shown, table = stretch(TIMING[:0], 16), over_time(TIMING[:0], 16)
+    assert "0 · local" in words(charts.svg(lambda narrow: team.timeline_figure(WORKERS, shown, narrow), text="none"))
+    assert "epochs done" in words(charts.svg(lambda narrow: team.shares_figure(WORKERS, table, narrow), text="none"))
+    assert team.shares_text(WORKERS, table) == "No step was timed."
 
 
 def test_speed_has_a_row_for_each_worker_and_ratio() -> None:

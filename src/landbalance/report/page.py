@@ -196,7 +196,7 @@ def render_page(content: Content, drawn: dict[str, Drawn], views: list[SceneView
         speed_rows=speed_rows(content),
         prediction_text=prediction_text(content),
         charts={name: charts.chart(figure.draw, figure.text) for name, figure in drawn.items() if name not in in_table},
-        shown=shown,
+        shown=shown if len(shown.rows) else None,
         lanes=len(team.lanes(content.plan.used)),
         settings=flattened(content.run.settings),
         versions=flattened(content.run.versions),

@@ -60,8 +60,8 @@ def stage_commands(name: str, config: Config, plan: Plan, inputs: Inputs, layout
     experiment = config.experiments[name]
     nodes = dict.fromkeys(worker.node for worker in plan.workers)
     given = Inputs()
-    cluster = () if inputs.cluster == given.cluster else ("--cluster", str(inputs.cluster))
-    common = () if inputs.config == given.config else ("--config", str(inputs.config))
+    cluster: tuple[str, ...] = () if inputs.cluster == given.cluster else ("--cluster", str(inputs.cluster))
+    common: tuple[str, ...] = () if inputs.config == given.config else ("--config", str(inputs.config))
     common += () if layout.root == Layout().root else ("--results", str(layout.root))
     stages = [
         ("download", experiment.dataset),

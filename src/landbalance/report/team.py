@@ -151,7 +151,7 @@ def timeline_figure(workers: list[PlannedWorker], shown: Stretch, narrow: bool) 
     _lanes(axes, workers)
     for begin in shown.starts:
         axes.axvline(scale * begin, color=INK, lw=0.7)
-    axes.set(xlim=(0, scale * shown.starts[-1]), xlabel=f"{unit} since the first of these steps began")
+    axes.set(xlim=(0, scale * max(shown.starts[-1], 1e-3)), xlabel=f"{unit} since the first of these steps began")
     present = [name for name in _NAMES if shown.rows[name].sum() > 0.002 * shown.starts[-1]]
     _legend(figure, narrow, present)
     return figure

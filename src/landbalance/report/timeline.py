@@ -37,8 +37,8 @@ class Stretch:
     rows: pd.DataFrame
 
 
-def stretch(timing: pd.DataFrame, batch_size: int) -> Stretch | None:
-    """Return usual steps from the middle of the training, one after another; None where no step was timed.
+def stretch(timing: pd.DataFrame, batch_size: int) -> Stretch:
+    """Return usual steps from the middle of the training, one after another; no rows where no step was timed.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def stretch(timing: pd.DataFrame, batch_size: int) -> Stretch | None:
         ``timing.parquet``: epochs and steps counted from 0.
     """
     if timing.empty:
-        return None
+        return Stretch(0, (0, 0), [0.0], pd.DataFrame(columns=["start", "rank", *ACTIVITIES]))
     rows = _with_activities(counted_steps(timing, batch_size))
     epochs = rows["epoch"].unique()
     rows = rows[rows["epoch"] == epochs[len(epochs) // 2]]
