@@ -49,6 +49,20 @@ def test_every_pixel_of_two_grids(write_store: WriteStore, monkeypatch: pytest.M
     assert told["quantiles"]["0.5"] == np.median(found.values)
 
 
+def test_of_very_many_pixels_some_are_drawn(write_store: WriteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.zeros((30, SIZE, SIZE), np.uint8)
+    places = {"frame": [0] * 30, "frame_row": [0] * 30, "frame_col": [SIZE * k for k in range(30)]}
+    splits = ["train"] * 2 + ["test"] * 28
+    store = open_tiles(write_store(np.ones((30, 2, SIZE, SIZE), np.uint8), labels, splits, **places))
+    whole = distances(store)
+    assert len(whole.values) == 28 * 64
+    monkeypatch.setattr(distance, "_MOST_PIXELS", 400)
+    some = distances(store)
+    assert 340 <= len(some.values) <= 460
+    assert np.median(some.values) == pytest.approx(np.median(whole.values), rel=0.1)
+    assert distances(store).values.tolist() == some.values.tolist()
+
+
 def test_a_tile_with_one_label_counts_once_from_its_nearest_pixel(write_store: WriteStore) -> None:
     labels = np.array([0, 1, 2], np.uint8)
     places = {

@@ -112,7 +112,7 @@ def log(metrics: Metrics) -> None:
         _log_distance(name, metrics.distance)
     if metrics.random_split is not None:
         _log.info(
-            "a random forest would score %.3f if pixels had been split at random: %+.3f, which is only leakage",
+            "a random forest scores %.3f if pixels are split at random: %+.3f, for having seen their neighbours",
             metrics.random_split["overall_accuracy"],
             metrics.random_split["optimism"],
         )
