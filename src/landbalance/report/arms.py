@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from landbalance.report.charts import FIRST, INK, SECOND, percent_labels
 from landbalance.report.content import Content
@@ -37,6 +38,7 @@ def arms_figure(contents: list[Content], narrow: bool) -> Figure:
     for axes in panels if narrow else panels[:1]:
         axes.set_yticks(range(len(contents)), [f"{content.name}\n{content.experiment.arm}" for content in contents])
     for axes in panels:
+        axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.set_ylim(len(contents) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="x")

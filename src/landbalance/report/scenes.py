@@ -29,6 +29,8 @@ NO_CLASS = 255
 """Class index of a pixel that the map gives no class."""
 FULL = 250
 """Value of a layer's pixel that stands for 1: a step of 0.004, as the map stage writes it."""
+_LAYER_STEP = 5
+"""Layers are shown in steps of 0.02, which an eye cannot tell apart and a PNG packs into half the size."""
 _STRETCH = (2, 98)
 """Percentiles of a band, over the picture, that become black and white."""
 _METRES_PER_DEGREE = 111_320.0
@@ -50,7 +52,7 @@ class Layer:
     ----------
     name, title, meaning : str
     values : ndarray of uint8, shape (height, width)
-        From 0 to `FULL` for 0 to 1; `NO_CLASS` where the map holds no class.
+        From 0 to `FULL` for 0 to 1, in steps of 5; `NO_CLASS` where the map holds no class.
     """
 
     name: str
@@ -315,7 +317,8 @@ def _layer(name: str, path: Path, grid: Grid) -> Layer:
             values = _warped(opened, grid, Resampling.average)
     except RasterioError as error:
         raise UserError(f"{path}: cannot be read ({error}). Run the map stage again.") from error
-    return Layer(name, title, meaning, values)
+    coarse = np.where(values == NO_CLASS, NO_CLASS, (values + _LAYER_STEP // 2) // _LAYER_STEP * _LAYER_STEP)
+    return Layer(name, title, meaning, coarse.astype(np.uint8))
 
 
 def _outlines(index: Path, scene: str, grid: Grid) -> dict[Split, str]:

@@ -42,7 +42,8 @@ def signed_points(value: float | None) -> str:
 
 def chance(p_value: float) -> str:
     """Return a p-value with two significant digits; a tiny one as a bound."""
-    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
+    relation = "< 0.0001" if p_value < 1e-4 else f"= {p_value:.2g}"
+    return f"p {relation}".replace(" ", _SPACE)
 
 
 def decimal(value: float | None) -> str:
