@@ -12,6 +12,7 @@ if not workflow.overwrite_configfiles:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/paths.smk"
 
 
 try:

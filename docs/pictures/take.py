@@ -28,7 +28,7 @@ def main() -> None:
         take(browser, page, DESKTOP, target / "report.jpg")
         take(browser, page, DARK, target / "report-dark.jpg", "#workers")
         take(browser, page, PHONE, target / "report-phone.jpg", "#map")
-        take(browser, overview, {"viewport": {"width": 1200, "height": 760}}, target / "overview.jpg")
+        take(browser, overview, {"viewport": {"width": 1200, "height": 1000}}, target / "overview.jpg")
         browser.close()
 
 
