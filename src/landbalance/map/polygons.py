@@ -48,7 +48,12 @@ def write_polygons(source: Path, legend: Legend, target: Path) -> int:
         crs=crs.to_wkt(),
     )
     with placed(target) as temporary:
-        frame.to_file(temporary, driver="GPKG", layer=LAYER, engine="pyogrio", geometry_type="Polygon")
+        named = temporary.with_suffix(".gpkg")  # GDAL warns of other endings
+        try:
+            frame.to_file(named, driver="GPKG", layer=LAYER, engine="pyogrio", geometry_type="Polygon")
+            named.replace(temporary)
+        finally:
+            named.unlink(missing_ok=True)
     return len(frame)
 
 
