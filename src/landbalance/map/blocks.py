@@ -20,7 +20,7 @@ from landbalance.raster import SceneReader
 _VOTES = 1 << 20
 """A tile's probabilities become whole votes out of so many: their sums are exact, in any order."""
 
-_STRIP_BYTES = 160 << 20
+_STRIP_BYTES = 80 << 20
 """What a panel's strip and the sums of its probabilities may take together."""
 
 

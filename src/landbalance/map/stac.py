@@ -13,13 +13,11 @@ from rasterio.warp import transform_geom
 
 from landbalance.bundle import CARD, WEIGHTS, Bundle
 from landbalance.errors import UserError
-from landbalance.files import digest
 from landbalance.map.geotiff import Legend
 from landbalance.map.layers import NO_SHARE, SCALE
 from landbalance.raster import Grid
 
 _COG = "image/tiff; application=geotiff; profile=cloud-optimized"
-_ROLES = {"filtered.tif": ["data"], "polygons.gpkg": ["data"], "qml": ["metadata"], "tif": ["data"]}
 _TITLES = {
     "tif": "Land cover",
     "filtered.tif": "Land cover, filtered",
@@ -99,7 +97,11 @@ def stac_item(description: Description, target: Path) -> dict[str, Any]:
         geometry=footprint,
         bbox=[*corners.min(axis=0).tolist(), *corners.max(axis=0).tolist()],
         datetime=description.acquired,
-        properties={"title": f"Land cover of {description.name}"},
+        # The model extension wants the bands that a model takes described; STAC 1.1 does it here.
+        properties={
+            "title": f"Land cover of {description.name}",
+            "bands": [{"name": band} for band in description.card.bands],
+        },
     )
     code = grid.crs.to_authority()
     ProjectionExtension.ext(item, add_if_missing=True).apply(
@@ -125,9 +127,7 @@ def stac_item(description: Description, target: Path) -> dict[str, Any]:
     _describe_model(MLMExtension.ext(item, add_if_missing=True), card, classes)
     for key, name, roles in (("model", WEIGHTS, ["mlm:model", "mlm:weights"]), ("model-card", CARD, ["metadata"])):
         path = description.bundle / name
-        extra: dict[str, Any] = {"file:checksum": f"1220{digest(path)}"} if key == "model" else {}
-        if key == "model":
-            extra["mlm:artifact_type"] = "safetensors"
+        extra = {"mlm:artifact_type": "safetensors"} if key == "model" else {}
         kind = "application/json" if name.endswith(".json") else "application/octet-stream"
         item.add_asset(
             key, pystac.Asset(relpath(path, target.parent), name, media_type=kind, roles=roles, extra_fields=extra)
@@ -152,9 +152,8 @@ def _asset(ending: str, href: str, card: Bundle) -> Any:
     asset = pystac.Asset(href, _TITLES[ending], media_type=_COG, roles=["data"])
     if ending not in ("tif", "filtered.tif"):
         names = [item.name for item in card.classes] if ending == "probability.tif" else [ending.split(".")[0]]
-        asset.extra_fields["bands"] = [
-            {"name": name, "data_type": "uint8", "nodata": NO_SHARE, "raster:scale": SCALE} for name in names
-        ]
+        asset.description = f"A value times {SCALE} is the quantity, from 0 to 1; {NO_SHARE} is nodata."
+        asset.extra_fields["bands"] = [{"name": name, "data_type": "uint8", "nodata": NO_SHARE} for name in names]
     return asset
 
 
