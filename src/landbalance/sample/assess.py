@@ -206,7 +206,7 @@ def _as_text(result: dict[str, Any]) -> str:
         for item in result["classes"]
     ]
     head = (
-        f"overall accuracy {shown(result['overall_accuracy'], 4)} ({result['level']:.0%} intervals, "
+        f"overall accuracy {shown(result['overall_accuracy'], 4)} ({100 * result['level']:g} % intervals, "
         f"{result['labelled_points']:,} points, {result['hectares']:,.1f} ha; {result['estimator']})"
     )
     return f"{head}\n{aligned(rows)}"
