@@ -5,12 +5,8 @@ rule map:
         weights="results/train/{experiment}/model.safetensors",
         card="results/train/{experiment}/model.json",
     output:
-        map=report(
-            "results/map/{experiment}/{scene}.tif",
-            caption="../report/map.rst",
-            category="Maps",
-            labels={"experiment": "{experiment}", "scene": "{scene}"},
-        ),
+        # Not in `snakemake --report`, which would embed whole scenes; the report's map.png stands there.
+        map="results/map/{experiment}/{scene}.tif",
         # The style, and what the settings ask for besides.
         beside=expand("results/map/{{experiment}}/{{scene}}.{ending}", ending=CONFIG.map.endings[1:]),
     log:
