@@ -1,7 +1,7 @@
 # `make demo` makes a map and a report from real data on this machine; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema pictures clean
+.PHONY: help demo test test-browser lint schema pictures clean chromium
 
 # Relative, so that a folder with spaces in its name works; the commands below find what is installed here first.
 VENV := .venv
@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 help:  ## show these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does nothing when all is up to date
 	@if snakemake --profile local --dry-run 2>&1 | grep '^Nothing to be done' > /dev/null; then \
@@ -20,6 +20,18 @@ demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does 
 
 test: $(VENV)/installed-workflow-dev  ## all tests that need neither Slurm nor a GPU nor a browser
 	python -m pytest --numprocesses auto --dist loadfile -m "not slurm and not gpu and not browser"
+
+test-browser: $(VENV)/installed-workflow-dev-browser chromium  ## the reports in a headless Chromium, which is installed if there is none
+	python -m pytest -m browser tests/report
+
+# Debian's package where it can be installed, else the build that playwright brings.
+chromium: $(VENV)/installed-workflow-dev-browser
+	@for name in chromium chromium-browser google-chrome; do command -v "$$name" > /dev/null && exit; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; \
+	else \
+	  python -m playwright install chromium; \
+	fi
 
 lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelling, generated files
 	ruff check .
@@ -34,11 +46,10 @@ lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelli
 schema: $(VENV)/installed-workflow  ## make the schemas and docs/configuration.md anew from the typed settings
 	python -m landbalance.config.schema
 
-pictures: demo  ## make the pictures of the docs anew
+pictures: demo chromium  ## make the pictures of the docs anew
 	mkdir -p docs/pictures
 	python benchmarks/curves.py --picture docs/pictures/loss-curves.svg
-	python -c "from PIL import Image; picture = Image.open('results/report/havel/map.png').convert('RGB'); \
-	  picture.thumbnail((1000, 1300)); picture.save('docs/pictures/havel-map.jpg', quality=82)"
+	python docs/pictures/take.py results/report docs/pictures
 
 clean:  ## remove results, logs and caches (not the environment)
 	rm -rf results logs .snakemake .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

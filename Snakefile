@@ -12,6 +12,7 @@ if not workflow.overwrite_configfiles:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/paths.smk"
 
 
 try:
@@ -55,15 +56,15 @@ onstart:
     freeze(CONFIG, RESULTS)
 
 
-# All that one looks at, so that a lost file is made again (but for a report's map.png, see report.smk).
+# All that one looks at, so that a lost file is made again.
 rule all:
     default_target: True
     input:
         expand(rules.plan.output, experiment=CONFIG.experiments),
         expand(rules.train.output, experiment=CONFIG.experiments),
         expand(rules.evaluate.output, experiment=CONFIG.experiments),
-        [path for experiment in CONFIG.experiments for end in ("tif", "qml") for path in map_paths(experiment, end)],
-        expand(rules.report.output, experiment=CONFIG.experiments),
+        [path for experiment in CONFIG.experiments for path in all_map_paths(experiment)],
+        [path for experiment in CONFIG.experiments for path in report_paths(experiment)],
         rules.index.output,
     message:
         "All results are there; open results/report/index.html"

@@ -1,7 +1,9 @@
 """A network at work: batches, precision, devices."""
 
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from landbalance.bundle import Bundle, save_bundle
 from landbalance.config import ClassInfo, Model
 from landbalance.errors import UserError
 from landbalance.models import build_model
-from landbalance.prediction import Predictor, cores, open_predictor
-from landbalance.tiles import Normalisation
+from landbalance.prediction import Predictor, cores, in_order, model_input, open_predictor, open_predictors
+from landbalance.tiles import Normalisation, normalised
 
 
 def card(**options: Any) -> Bundle:
@@ -124,3 +126,54 @@ def test_cores_are_those_that_were_granted(monkeypatch: pytest.MonkeyPatch) -> N
     assert cores() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
     assert cores() == 64
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.float32, np.float64])
+@pytest.mark.parametrize("missing", [0.0, None])
+def test_model_input_is_what_training_saw(dtype: Any, missing: float | None) -> None:
+    random = np.random.default_rng(0)
+    images = random.integers(0, 3, (2, 3, 9, 7)).astype(dtype)
+    normalisation = Normalisation(mean=[1.1, 0.3, 7.0], std=[0.3, 1.7, 2.9], missing=missing)
+    found = model_input(images, normalisation, torch.device("cpu"))
+    assert (images == 0).all(axis=1).any()
+    assert (found.numpy() == normalised(images, normalisation)).all()
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_results_come_in_the_order_of_the_tasks_from_as_many_threads_as_predictors() -> None:
+    one = predictor(Called(three_bands))
+    gate = threading.Barrier(3, timeout=20)  # passes only when three work at once
+    threads = []
+
+    def work(_: Predictor, task: int) -> int:
+        threads.append(torch.get_num_threads())
+        if task < 3:
+            gate.wait()
+        time.sleep(0.01 * (task % 3 == 0))
+        return task * 10
+
+    assert list(in_order([one] * 3, range(9), work)) == [(task, task * 10) for task in range(9)]
+    assert set(threads) == {max(1, cores() // 3)}
+
+
+def test_few_tasks_are_taken_ahead() -> None:
+    taken = []
+
+    def tasks() -> Iterator[int]:
+        for task in range(100):
+            taken.append(task)
+            yield task
+
+    results = in_order([predictor(Called(three_bands))] * 2, tasks(), lambda _, task: task)
+    assert next(results) == (0, 0)
+    assert len(taken) <= 6
+    results.close()
+
+
+def test_one_predictor_for_each_core_shares_the_weights(tmp_path: Path) -> None:
+    save_bundle(tmp_path, build_model(card().model, 2, 3), card())
+    found = open_predictors(tmp_path)
+    assert len(found) == (cores() if not torch.cuda.is_available() else 2 * torch.cuda.device_count())
+    assert len(open_predictors(tmp_path, 3)) == 3
+    if not torch.cuda.is_available():
+        assert len({id(item.network) for item in found}) == 1

@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # GDAL's own words come as our messages do, which say more.
     logging.getLogger("rasterio._err").setLevel(logging.CRITICAL)
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    for chatty in ("matplotlib", "pyogrio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     command: Callable[[argparse.Namespace], int | None] = options.command
     # A scheduler ends a job with SIGTERM: leave as after Ctrl-C, so that nothing half-written stays.
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
@@ -91,6 +92,12 @@ def _parser() -> argparse.ArgumentParser:
         )
         return command
 
+    def sampling(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> argparse.ArgumentParser:
+        command = add(name, run, text)
+        command.add_argument("experiment", nargs="?", help="a name under `experiments`, whose maps are meant")
+        command.add_argument("--map", type=Path, nargs="+", help="class maps, instead of those of an experiment")
+        return command
+
     with_cluster(add("check", _check, "check the configuration and the cluster description, and run nothing"))
     add("download", _download, "fetch, check and unpack a dataset's sources", "dataset")
     add("tile", _tile, "cut a dataset's scenes and labels into tiles, split for train, validation and test", "dataset")
@@ -123,10 +130,52 @@ def _parser() -> argparse.ArgumentParser:
         "--restart", action="store_true", help="drop the checkpoint of an earlier run instead of going on from it"
     )
     add("evaluate", _evaluate, "judge a trained model on the test split", "experiment")
-    mapping = add("map", _map, "map a scene with a trained model", "experiment")
-    mapping.add_argument("scene", help="a name under `scenes` of the experiment's dataset")
-    report = add("report", _report, "write the HTML report of an experiment, or of all")
+    mapping = add("map", _map, "map a scene with a trained model, or any scenes with a bundle (--model)")
+    mapping.add_argument(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="EXPERIMENT SCENE, as in the configuration. With --model, scenes: a file whose bands' descriptions are "
+        "their names, a folder with a file per band, or B02=file,B03=stack.tif:2",
+    )
+    mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
+    mapping.add_argument("--out", type=Path, default=Path(), help="with --model: folder of the maps (default: here)")
+    mapping.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="with --model: a setting of the section `map`, e.g. probability=true; may be repeated",
+    )
+    mapping.add_argument("--workers", type=int, help="threads that predict (default: all that suit the devices)")
+    add("mosaic", _mosaic, "lay the maps of an experiment's scenes together", "experiment")
+    export = add("export", _export, "write a bundle's model as ONNX, for other software")
+    export.add_argument("bundle", type=Path, help="folder of the model bundle, e.g. results/train/EXPERIMENT")
+    export.add_argument("--out", type=Path, help="the ONNX file (default: model.onnx in the bundle)")
+    export.add_argument("--tiles", type=Path, help="tile store whose tiles the two models are compared on")
+    report = with_cluster(add("report", _report, "write the HTML report of an experiment, or of all"))
     report.add_argument("experiment", nargs="?", help="a name under `experiments`; an overview of all when left out")
+    design = sampling("design", _design, "draw points of a map, stratified by its classes, for a person to label")
+    design.add_argument("--out", type=Path, help="the GeoPackage (default: design/EXPERIMENT.gpkg below the results)")
+    design.add_argument(
+        "--standard-error", type=float, default=0.02, help="of overall accuracy; decides how many points (%(default)s)"
+    )
+    design.add_argument("--points", type=int, help="how many points in all, instead of a standard error")
+    design.add_argument(
+        "--fewest", type=int, default=50, help="points that each class gets at least (default: %(default)s)"
+    )
+    design.add_argument(
+        "--expected",
+        type=float,
+        help="user's accuracy to expect of each class (default: those of the experiment's test split, else 0.5)",
+    )
+    design.add_argument("--seed", type=int, default=0, help="of the draw (default: %(default)s)")
+    assess = sampling("assess", _assess, "estimate a map's accuracy and areas from labelled points")
+    assess.add_argument(
+        "--points", type=Path, help="the labelled points (default: design/EXPERIMENT.gpkg below the results)"
+    )
+    assess.add_argument("--out", type=Path, help="the result (default: assess/EXPERIMENT.json below the results)")
+    assess.add_argument("--level", type=float, default=0.95, help="confidence level (default: %(default)s)")
     add("summary", _summary, "print where maps and reports lie, and the figures that matter")
     return parser
 
@@ -249,28 +298,69 @@ def _map(options: argparse.Namespace) -> None:
     from landbalance.config import load_config
     from landbalance.map import run
 
-    config, layout = load_config(options.config), Layout(options.results)
-    experiment = _named(options, "experiments", options.experiment)
-    dataset = config.datasets[experiment.dataset]
-    if options.scene not in dataset.scenes:
-        names = ", ".join(dataset.scenes) or "none"
+    if options.model is not None:
+        _map_with_bundle(options)
+        return
+    if len(options.names) != 2:
         raise UserError(
-            f"{options.config}: dataset {experiment.dataset} has no scene {options.scene}; allowed: {names}."
+            f"landbalance map: found {' '.join(options.names)}; wanted: EXPERIMENT SCENE, or --model BUNDLE SCENE …"
         )
-    source, bundle = layout.download(experiment.dataset), layout.train(options.experiment)
-    run(options.scene, dataset, config.map, source, bundle, layout.map(options.experiment, options.scene))
+    if options.set:
+        raise UserError(
+            f"--set {options.set[0]}: only with --model; an experiment's settings stand in its configuration."
+        )
+    name, scene = options.names
+    config, layout = load_config(options.config), Layout(options.results)
+    experiment = _named(options, "experiments", name)
+    dataset = config.datasets[experiment.dataset]
+    if scene not in dataset.scenes:
+        names = ", ".join(dataset.scenes) or "none"
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scene {scene}; allowed: {names}.")
+    source, bundle = layout.download(experiment.dataset), layout.train(name)
+    run(scene, dataset, config.map, source, bundle, layout.map(name, scene), options.workers)
+
+
+def _map_with_bundle(options: argparse.Namespace) -> None:
+    from landbalance.config import Map
+    from landbalance.config.load import checked
+    from landbalance.map import run_bundle
+    from landbalance.workflow import overridden
+
+    settings = checked(Map, overridden({}, options.set, "--set"), "--set")
+    for path in run_bundle(options.model, options.names, settings, options.out, options.workers):
+        sys.stdout.write(f"{path}\n")
+
+
+def _mosaic(options: argparse.Namespace) -> None:
+    from landbalance.config import load_config
+    from landbalance.map import mosaic
+
+    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
+    config = load_config(options.config)
+    dataset = config.datasets[experiment.dataset]
+    if not dataset.scenes:
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
+    maps = [layout.map(options.experiment, scene) for scene in dataset.scenes]
+    mosaic(maps, dataset.classes, config.map.nodata, layout.mosaic(options.experiment))
+
+
+def _export(options: argparse.Namespace) -> None:
+    from landbalance.export import export_onnx
+
+    target = options.out or options.bundle / "model.onnx"
+    sys.stdout.write(export_onnx(options.bundle, target, options.tiles) + "\n")
 
 
 def _report(options: argparse.Namespace) -> None:
     from landbalance.config import load_config
-    from landbalance.report import run, run_index
+    from landbalance.report import Inputs, run, run_index
 
     config, layout = load_config(options.config), Layout(options.results)
     if options.experiment is None:
         run_index(config, layout)
     else:
         _named(options, "experiments", options.experiment)
-        run(options.experiment, config, layout)
+        run(options.experiment, config, layout, Inputs(options.config, options.cluster))
 
 
 def _summary(options: argparse.Namespace) -> None:
@@ -278,6 +368,49 @@ def _summary(options: argparse.Namespace) -> None:
     from landbalance.report import summary
 
     sys.stdout.write(summary(load_config(options.config), Layout(options.results)) + "\n")
+
+
+def _design(options: argparse.Namespace) -> None:
+    from landbalance.files import read_json
+    from landbalance.sample import Wanted, design
+
+    layout, maps = Layout(options.results), _maps(options)
+    if options.experiment is None and options.out is None:
+        raise UserError("--out: say where the points of --map are to go, e.g. --out points.gpkg.")
+    accuracies = {}
+    if options.experiment is not None and options.expected is None:
+        classes = read_json(layout.evaluate(options.experiment) / "metrics.json")["per_class"]
+        accuracies = {item["name"]: item["users_accuracy"] for item in classes if item["users_accuracy"] is not None}
+    wanted = Wanted(options.standard_error, options.points, options.fewest, options.expected, options.seed)
+    design(maps, accuracies, wanted, options.out or layout.design(options.experiment))
+
+
+def _assess(options: argparse.Namespace) -> None:
+    from landbalance.sample import assess
+
+    layout, maps = Layout(options.results), _maps(options)
+    if options.experiment is None and (options.points is None or options.out is None):
+        raise UserError("--points, --out: with --map, say which points are labelled and where the result is to go.")
+    points, out = options.points or layout.design(options.experiment), options.out or layout.assess(options.experiment)
+    sys.stdout.write(assess(maps, points, options.level, out) + "\n")
+
+
+def _maps(options: argparse.Namespace) -> list[Path]:
+    """Return the maps that a sample is about: those given, or all of an experiment."""
+    from landbalance.config import load_config
+
+    if (options.experiment is None) == (options.map is None):
+        raise UserError("Give the name of an experiment or --map with class maps, one of the two.")
+    if options.map is not None:
+        return list(options.map)
+    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
+    scenes = load_config(options.config).datasets[experiment.dataset].scenes
+    if not scenes:
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
+    mosaic = layout.mosaic(options.experiment)
+    if len(scenes) > 1 and mosaic.is_file():
+        return [mosaic]
+    return [layout.map(options.experiment, scene) for scene in scenes]
 
 
 def _named(options: argparse.Namespace, section: str, name: str) -> Any:

@@ -38,6 +38,22 @@ class Layout:
         """Return the class map of one scene."""
         return self.root / "map" / experiment / f"{scene}.tif"
 
+    def map_product(self, experiment: str, scene: str, ending: str) -> Path:
+        """Return a file beside a map; `ending` is one of `config.Map.endings`."""
+        return self.root / "map" / experiment / f"{scene}.{ending}"
+
+    def mosaic(self, experiment: str) -> Path:
+        """Return the maps of all scenes of an experiment as one."""
+        return self.root / "map" / experiment / "mosaic.tif"
+
+    def design(self, experiment: str) -> Path:
+        """Return the sample of an experiment's maps for a person to label."""
+        return self.root / "design" / f"{experiment}.gpkg"
+
+    def assess(self, experiment: str) -> Path:
+        """Return what a labelled sample says of an experiment's maps."""
+        return self.root / "assess" / f"{experiment}.json"
+
     def report(self, experiment: str) -> Path:
         """Return the HTML report of an experiment."""
         return self.root / "report" / f"{experiment}.html"

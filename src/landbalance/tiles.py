@@ -68,9 +68,9 @@ class TileStore:
 
     @cached_property
     def _splits(self) -> NDArray[np.str_]:
-        import pyarrow.parquet as pq
-
-        return np.asarray(pq.read_table(self.folder / "index.parquet", columns=["split"])["split"].to_pylist())
+        splits = self.column("split")
+        assert splits is not None, "every index says the split"
+        return splits
 
     @cached_property
     def _shards(self) -> list[tuple[NDArray[np.generic], NDArray[np.uint8]]]:
@@ -89,6 +89,18 @@ class TileStore:
         """Return the ids of the tiles in `split`, ascending; shape (n,)."""
         return np.flatnonzero(self._splits == split).astype(np.int64)
 
+    def column(self, name: str) -> NDArray[Any] | None:
+        """Return a column of the index, shape (tiles,); None where it has no such column.
+
+        `block`, `frame`, `frame_row` and `frame_col` are there for tiles of scenes, not for images in folders.
+        """
+        import pyarrow.parquet as pq
+
+        path = self.folder / "index.parquet"
+        if name not in pq.read_schema(path).names:
+            return None
+        return np.asarray(pq.read_table(path, columns=[name])[name].to_numpy())
+
     def read(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.generic], NDArray[np.uint8]]:
         """Return images and labels of the tiles `ids`, in that order.
 
@@ -97,15 +109,21 @@ class TileStore:
         images : ndarray, shape (n, bands, size, size), the scenes' dtype
         labels : ndarray of uint8, shape (n, size, size) for segmentation, (n,) for classification
         """
+        return self._gathered(ids, 0), self.labels(ids)
+
+    def labels(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the labels of the tiles `ids` alone, as `read` does."""
+        return self._gathered(ids, 1)
+
+    def _gathered(self, ids: NDArray[np.int64], kind: int) -> NDArray[Any]:
+        """Return images (kind 0) or labels (kind 1)."""
         shard, row = np.divmod(ids, self.info.tiles_per_shard)
-        first_images, first_labels = self._shards[0]
-        images = np.empty((len(ids), *first_images.shape[1:]), first_images.dtype)
-        labels = np.empty((len(ids), *first_labels.shape[1:]), np.uint8)
+        first = self._shards[0][kind]
+        gathered = np.empty((len(ids), *first.shape[1:]), first.dtype)
         for number in np.unique(shard):
             of_shard = shard == number
-            images[of_shard] = self._shards[number][0][row[of_shard]]
-            labels[of_shard] = self._shards[number][1][row[of_shard]]
-        return images, labels
+            gathered[of_shard] = self._shards[number][kind][row[of_shard]]
+        return gathered
 
 
 def open_tiles(folder: Path) -> TileStore:

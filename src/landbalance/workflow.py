@@ -19,7 +19,7 @@ CLUSTER_VARIABLE = "LANDBALANCE_CLUSTER"
 _CLUSTER_NAME = "cluster.yaml"
 
 
-def overridden(merged: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:
+def overridden(merged: Mapping[str, Any], options: Sequence[str], flag: str = "--config") -> dict[str, Any]:
     """Return a configuration with the values of ``--config`` read as YAML.
 
     Snakemake itself leaves numbers inside ``--config 'map={window: 128}'`` as text.
@@ -30,6 +30,8 @@ def overridden(merged: Mapping[str, Any], options: Sequence[str]) -> dict[str, A
         What Snakemake made of configuration files and options.
     options : sequence of str
         The options, as ``key=value``. The key ``cluster`` belongs to the machine and is taken out.
+    flag : str
+        The option that brought them, for messages.
 
     Raises
     ------
@@ -42,7 +44,7 @@ def overridden(merged: Mapping[str, Any], options: Sequence[str]) -> dict[str, A
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise UserError(f"--config {option}: not valid YAML: {' '.join(str(error).split())}") from error
+            raise UserError(f"{flag} {option}: not valid YAML: {' '.join(str(error).split())}") from error
         if key == "cluster":
             result.pop(key, None)
         else:

@@ -38,7 +38,11 @@ class Nearest(nn.Module):
 @pytest.fixture
 def write_store(tmp_path: Path) -> Callable[..., Path]:
     def write(
-        images: NDArray[np.generic], labels: NDArray[np.uint8], splits: Sequence[str], per_shard: int = 3
+        images: NDArray[np.generic],
+        labels: NDArray[np.uint8],
+        splits: Sequence[str],
+        per_shard: int = 3,
+        **columns: Sequence[int],
     ) -> Path:
         folder = tmp_path / "store"
         folder.mkdir(exist_ok=True)
@@ -46,7 +50,7 @@ def write_store(tmp_path: Path) -> Callable[..., Path]:
             np.save(folder / f"images-{shard:03d}.npy", images[first : first + per_shard])
             np.save(folder / f"labels-{shard:03d}.npy", labels[first : first + per_shard])
         labelled = (labels != 255).reshape(len(labels), -1).sum(axis=1)
-        index = pd.DataFrame({"tile": np.arange(len(images)), "split": list(splits), "labelled": labelled})
+        index = pd.DataFrame({"tile": np.arange(len(images)), "split": list(splits), "labelled": labelled, **columns})
         index.to_parquet(folder / "index.parquet")
         info = StoreInfo(
             task="segmentation" if labels.ndim > 1 else "classification",

@@ -22,6 +22,7 @@ def test_two_classes_by_hand() -> None:
     assert (first.f1, first.iou) == (pytest.approx(80 / 110), pytest.approx(40 / 70))
     assert (first.support, first.predicted) == (50, 60)
     assert result.macro["producers_accuracy"] == pytest.approx((0.8 + 0.6) / 2)
+    assert result.weighted["users_accuracy"] == pytest.approx((50 * 40 / 60 + 50 * 30 / 40) / 100)
 
 
 def test_cohens_own_example() -> None:
@@ -58,6 +59,10 @@ def test_equals_scikit_learn(pairs: list[tuple[int, int]]) -> None:
         found = [getattr(item, measure) for item in result.per_class]
         assert found == [None if np.isnan(value) else pytest.approx(value) for value in values], measure
         assert result.macro[measure] == pytest.approx(np.nanmean(values)), measure
+        there = ~np.isnan(values)
+        weighted = np.average(values[there], weights=matrix.sum(1)[there]) if matrix.sum(1)[there].any() else None
+        assert result.weighted[measure] == (None if weighted is None else pytest.approx(weighted)), measure
+    assert result.weighted["producers_accuracy"] == pytest.approx(result.overall_accuracy)
 
 
 def test_class_without_reference_or_prediction_is_undefined_and_left_out() -> None:  # C23

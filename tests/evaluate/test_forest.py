@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from landbalance.errors import UserError
-from landbalance.evaluate.forest import features, fitted_forest
+from landbalance.evaluate.forest import features, fitted_forest, random_split
 from landbalance.tiles import open_tiles
 
 WriteStore = Callable[..., Path]
@@ -98,3 +98,33 @@ def test_index_of_another_store(write_store: WriteStore) -> None:
     np.save(folder / "labels-000.npy", labels[:3])
     with pytest.raises(UserError, match="tile 0 has 0 labelled pixels, the index says"):
         fitted_forest(open_tiles(folder), 10_000)
+
+
+def test_random_split_flatters_where_neighbours_are_alike(write_store: WriteStore) -> None:
+    """Every tile has a brightness of its own, so pixels of the same tile give the class away."""
+    generator = np.random.default_rng(7)
+    classes = generator.integers(0, 3, 24)
+    images = np.empty((24, 2, 8, 8), np.uint16)
+    images[:, 0] = np.arange(24)[:, None, None] * 40 + generator.integers(1, 9, (24, 8, 8)) + 1
+    images[:, 1] = 5
+    labels = np.broadcast_to(classes[:, None, None], (24, 8, 8)).astype(np.uint8).copy()
+    labels[:, :4] = 255
+    tiles = open_tiles(write_store(images, labels, ["train"] * 16 + ["test"] * 8))
+    fitted = fitted_forest(tiles, 300)
+    judged, truth = tiles.read(tiles.ids("test"))
+    counted = truth != 255
+    honest = (fitted.classes(judged, truth, 0.0)[counted] == truth[counted]).mean()
+    flattering = random_split(tiles, fitted.samples, 200)
+    assert (flattering.train_samples, flattering.confusion.sum()) == (300, 200)
+    assert np.trace(flattering.confusion) / 200 > 0.95
+    assert honest < 0.7
+    assert (random_split(tiles, 300, 200).confusion == flattering.confusion).all()
+
+
+def test_random_split_of_tiles(write_store: WriteStore) -> None:
+    labels = np.array([0, 1, 2] * 8, np.uint8)
+    images = np.random.default_rng(0).integers(0, 3, (24, 2, 8, 8)).astype(np.uint16)
+    images += (10 * labels + 10).astype(np.uint16)[:, None, None, None]
+    tiles = open_tiles(write_store(images, labels, ["train"] * 15 + ["validation"] * 3 + ["test"] * 6))
+    result = random_split(tiles, 15, 6)
+    assert (result.train_samples, result.confusion.sum(), np.trace(result.confusion)) == (15, 6, 6)

@@ -12,6 +12,7 @@ import torch
 
 from landbalance import prediction
 from landbalance.bundle import Bundle, save_bundle
+from landbalance.comparison import compared, read_judged, require_same_samples
 from landbalance.config import ClassInfo, Evaluate, Model
 from landbalance.errors import UserError
 from landbalance.evaluate import run
@@ -67,6 +68,9 @@ def test_segmentation_counts_every_labelled_test_pixel_once(
     assert metrics["majority_share"] == pytest.approx(expected.sum(1).max() / counted.sum())
     assert metrics["per_class"][2]["producers_accuracy"] is None
     assert metrics["per_class"][2]["users_accuracy"] == 0
+    assert metrics["weighted"]["producers_accuracy"] == pytest.approx(metrics["overall_accuracy"])
+    assert metrics["intervals"]["unit"] == "tile"  # this store does not say where its tiles lie
+    assert (metrics["distance"], metrics["random_split"]) == (None, None)
     assert list(metrics["per_class"][0]) == [
         "name", "producers_accuracy", "users_accuracy", "f1", "iou", "support", "predicted",
     ]  # fmt: skip
@@ -103,6 +107,99 @@ def test_classification(tmp_path: Path, write_store: WriteStore, known_network: 
     assert metrics["baseline"]["train_pixels"] == 12
     assert np.sum(metrics["baseline"]["confusion"]) == 12
     assert metrics["baseline"]["overall_accuracy"] > 0.6
+
+
+def test_twenty_one_test_tiles_in_uneven_batches(
+    tmp_path: Path, write_store: WriteStore, known_network: KnownNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:  # C18
+    store, labels, _ = segmentation_store(write_store, ("test",) * 21)
+    known_network("segmentation")
+    monkeypatch.setattr("landbalance.evaluate.forest._PIXELS_PER_CHUNK", 2 * 64)
+    run("e", NO_FOREST, store, tmp_path / "bundle", tmp_path / "out")
+    predictions = pd.read_parquet(tmp_path / "out" / "predictions.parquet")
+    assert predictions["tile"].tolist() == list(range(21))
+    assert np.sum(read(tmp_path / "out")["confusion"]) == predictions["valid"].sum() == (labels != 255).sum()
+
+
+def test_intervals_are_drawn_by_block(tmp_path: Path, write_store: WriteStore, known_network: KnownNetwork) -> None:
+    """Eleven test tiles in three blocks: three units, and a class that one block alone has gets no interval."""
+    generator = np.random.default_rng(9)
+    labels = generator.integers(0, 2, (21, 8, 8), dtype=np.uint8)
+    labels[20] = 2
+    shown = np.where(generator.random(labels.shape) < 0.2, 1, labels)
+    images = np.stack([shown, np.ones_like(shown)], axis=1).astype(np.int16)
+    blocks = [7] * 10 + [3] * 5 + [4] * 5 + [9]
+    places = {"frame": [0] * 21, "frame_row": [0] * 21, "frame_col": [8 * k for k in range(21)]}
+    store = write_store(images, labels, ("train",) * 10 + ("test",) * 11, block=blocks, **places)
+    known_network("segmentation")
+    run("e", Evaluate(resamples=300, level=0.9), store, tmp_path / "bundle", tmp_path / "out")
+    metrics = read(tmp_path / "out")
+    found = metrics["intervals"]
+    assert (found["unit"], found["units"], found["resamples"], found["level"]) == ("block", 3, 300, 0.9)
+    low, high = found["overall_accuracy"]
+    assert low <= metrics["overall_accuracy"] <= high
+    assert found["per_class"][2]["units"] == 1
+    assert found["per_class"][2]["producers_accuracy"] is None
+    assert metrics["per_class"][2]["producers_accuracy"] is not None
+    assert metrics["distance"]["quantiles"]["0"] == 1
+    assert metrics["distance"]["quantiles"]["1"] == 88
+    assert metrics["calibration"]["expected_error"] == pytest.approx(
+        sum(bin_["samples"] * abs(bin_["accuracy"] - bin_["confidence"]) for bin_ in metrics["calibration"]["bins"]
+            if bin_["samples"]) / np.sum(metrics["confusion"])
+    )  # fmt: skip
+    assert metrics["baseline"]["intervals"]["overall_accuracy"] is not None
+    difference = metrics["overall_accuracy"] - metrics["baseline"]["overall_accuracy"]
+    compared_with = metrics["baseline"]["comparison"]
+    assert compared_with["difference"] == pytest.approx(difference)
+    assert compared_with["units"] == 3
+    assert compared_with["both"] + compared_with["first_only"] == np.trace(metrics["confusion"])
+    assert compared_with["both"] + compared_with["second_only"] == np.trace(metrics["baseline"]["confusion"])
+
+
+def test_experiments_are_compared_from_their_files(
+    tmp_path: Path, write_store: WriteStore, known_network: KnownNetwork
+) -> None:
+    store, labels, shown = segmentation_store(write_store)
+    known_network("segmentation")
+    run("a", NO_FOREST, store, tmp_path / "bundle", tmp_path / "a")
+    shown[12:] = labels[12:] % 3  # the other network sees better there
+    images = np.stack([shown, np.ones_like(shown)], axis=1).astype(np.int16)
+    for shard, first in enumerate(range(0, 21, 3)):
+        np.save(store / f"images-{shard:03d}.npy", images[first : first + 3])
+    run("b", NO_FOREST, store, tmp_path / "bundle", tmp_path / "b")
+    first, second = (read_judged(tmp_path / name / "predictions.parquet") for name in "ab")
+    require_same_samples(first, second, ("a", "b"))
+    accuracies = [read(tmp_path / name)["overall_accuracy"] for name in "ab"]
+    result = compared(first, second)
+    assert result.difference == pytest.approx(accuracies[0] - accuracies[1])
+    assert (result.unit, result.second_only > 0, result.first_only) == ("tile", True, 0)
+    assert second.hits.mean() == pytest.approx(accuracies[1])
+
+
+def test_random_split_is_shown_on_request(
+    tmp_path: Path, write_store: WriteStore, known_network: KnownNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    generator = np.random.default_rng(3)
+    labels = np.broadcast_to(generator.integers(0, 3, (21, 1, 1)), (21, 8, 8)).astype(np.uint8)
+    images = np.stack([np.broadcast_to(np.arange(21)[:, None, None] * 9 + 1, (21, 8, 8)), labels], axis=1)
+    images[:, 1] = 1
+    places = {"frame": [0] * 21, "frame_row": [0] * 21, "frame_col": [8 * k for k in range(21)], "block": range(21)}
+    store = write_store(images.astype(np.int16), labels, ("train",) * 14 + ("test",) * 7, **places)
+    known_network("segmentation")
+    with caplog.at_level(logging.INFO):
+        run("e", Evaluate(random_split=True), store, tmp_path / "bundle", tmp_path / "out")
+    metrics = read(tmp_path / "out")
+    found = metrics["random_split"]
+    assert (found["train_samples"], found["test_samples"]) == (14 * 64, 7 * 64)
+    assert found["overall_accuracy"] == 1
+    assert found["optimism"] == pytest.approx(1 - metrics["baseline"]["overall_accuracy"])
+    assert found["optimism"] > 0.2
+    assert "if pixels are split at random" in caplog.text
+
+
+def test_random_split_needs_the_baseline() -> None:
+    with pytest.raises(ValueError, match="set baseline to true"):
+        Evaluate(baseline=False, random_split=True)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 11])
@@ -184,7 +281,7 @@ def test_old_result_stays_when_judging_fails(
     known_network("segmentation")
     run("e", NO_FOREST, store, tmp_path / "bundle", tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    monkeypatch.setattr("landbalance.evaluate.stage._as_csv", lambda *_: 1 / 0)
+    monkeypatch.setattr("landbalance.evaluate.metrics.Metrics.as_csv", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run("e", NO_FOREST, store, tmp_path / "bundle", tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before

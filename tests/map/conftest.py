@@ -108,12 +108,12 @@ class Scenery:
         save_bundle(self.bundle, network, card)
         return network.eval()
 
-    def run(self, target: Path | None = None, **settings: Any) -> NDArray[np.uint8]:
+    def run(self, target: Path | None = None, workers: int | None = None, **settings: Any) -> NDArray[np.uint8]:
         """Map the scene and return what stands in the file."""
         from landbalance.config import Map
         from landbalance.map import run
 
-        run("scene", self.dataset, Map(**settings), self.source, self.bundle, target or self.target)
+        run("scene", self.dataset, Map(**settings), self.source, self.bundle, target or self.target, workers)
         with rasterio.open(target or self.target) as raster:
             found: NDArray[np.uint8] = raster.read(1)
         return found

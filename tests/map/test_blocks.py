@@ -13,6 +13,7 @@ from torch import nn
 
 from landbalance import prediction
 from landbalance.config import Model
+from landbalance.errors import UserError
 from landbalance.tiles import normalised
 
 SceneOf = Callable[..., NDArray[np.uint16]]
@@ -116,7 +117,8 @@ class Convolutions(nn.Module):
         return images
 
 
-def test_windows_leave_no_seams(scenery: Any) -> None:
+@pytest.mark.parametrize(("join", "overlap"), [("crop", 8), ("blend", 16)])
+def test_windows_leave_no_seams(scenery: Any, join: str, overlap: int) -> None:
     scene = np.random.default_rng(1).integers(1, 50, (2, 150, 170)).astype(np.uint16)
     scenery.write(scene)
     network = Convolutions(2, 3)
@@ -125,12 +127,79 @@ def test_windows_leave_no_seams(scenery: Any) -> None:
         whole = network(torch.from_numpy(scene[None].astype(np.float32))).argmax(1)[0].numpy()
     edge = network.radius
     inside = (slice(edge, -edge), slice(edge, -edge))
-    maps = [scenery.run(window=window, overlap=8) for window in (24, 40, 64, 100, 256)]
-    for found in maps:
+    for window in (40, 64, 100, 256):
+        found = scenery.run(window=window, overlap=overlap, join=join)
         assert (found[inside] == whole[inside]).all()
     assert len(np.unique(whole)) > 1
     # Without margins the seams show, so the comparison above can fail.
     assert (scenery.run(window=24, overlap=0)[inside] != whole[inside]).any()
+
+
+@pytest.mark.parametrize("join", ["crop", "blend"])
+def test_workers_and_panels_change_nothing(scenery: Any, join: str, monkeypatch: pytest.MonkeyPatch) -> None:  # C18
+    scene = np.random.default_rng(4).integers(0, 900, (2, 90, 150)).astype(np.uint16)
+    scene[:, 20:50, 40:70] = 0
+    scenery.write(scene, nodata=0)
+    scenery.save()
+    files = []
+    for workers, bytes_ in ((1, 1 << 20), (2, 1 << 20), (5, 1 << 20), (2, 40_000), (3, 20_000)):
+        monkeypatch.setattr("landbalance.map.blocks._STRIP_BYTES", bytes_)
+        scenery.run(window=32, overlap=8, join=join, probability=True, workers=workers)
+        files.append([scenery.target.read_bytes(), scenery.target.with_name("scene.probability.tif").read_bytes()])
+    assert all(each == files[0] for each in files)
+    assert len(set(files[0][0])) > 100  # a map worth comparing
+
+
+def test_blended_probabilities_are_the_weighted_mean_of_the_windows(scenery: Any) -> None:
+    """Two windows side by side, against a mean written out by hand."""
+    scene = np.random.default_rng(5).integers(1, 900, (2, 32, 48)).astype(np.uint16)
+    scenery.write(scene)
+    network = scenery.save()
+    scenery.run(window=32, overlap=8, probability=True)
+    with rasterio.open(scenery.target.with_name("scene.probability.tif")) as raster:
+        found = raster.read() * 0.004
+    images = torch.from_numpy(normalised(scene[None], scenery.card().normalisation))
+    with torch.inference_mode():
+        left, right = (network(images[..., start : start + 32]).softmax(1)[0].numpy() for start in (0, 16))
+    # The windows share columns 16 … 31; the outer 4 of each do not count, the 8 between go over from left to right.
+    weight = np.clip((28 - (np.arange(48) + 0.5)) / 8, 0, 1)
+    wanted = np.zeros((3, 32, 48))
+    wanted[..., :32] += left * weight[:32]
+    wanted[..., 16:] += right * (1 - weight[16:])
+    assert np.abs(found - wanted).max() < 0.0021
+    assert np.abs(left[..., 16:] - right[..., :16]).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["reader", "network"])
+def test_an_error_in_a_thread_ends_the_stage(scenery: Any, scene_of: SceneOf, kind: str) -> None:
+    scenery.write(scene_of(codes_of(60, 60)))
+    network = scenery.use_nearest()
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("broken")
+
+    target = (network, "forward") if kind == "network" else ("landbalance.raster.SceneReader", "read")
+    scenery.monkeypatch.setattr(*(target if kind == "network" else (".".join(target),)), fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        scenery.run(window=16, overlap=0)
+    assert not scenery.target.exists()
+
+
+def test_memory_grows_with_the_window_not_with_the_scene(scenery: Any) -> None:
+    """What Python holds while mapping: a scene four times as high, and as wide, takes no more than another panel."""
+    import tracemalloc
+
+    peaks = []
+    for side in (256, 1024):
+        scenery.write(np.full((2, side, side), 7, np.uint16))
+        scenery.use_nearest()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("landbalance.map.blocks._STRIP_BYTES", 256 * 64 * (2 * 2 + 4 * 3))
+            tracemalloc.start()
+            scenery.run(window=64, overlap=8, workers=1)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] + (1 << 20)
 
 
 def test_a_unet_pools_the_same_pixels_in_every_window(scenery: Any) -> None:
@@ -146,7 +215,7 @@ def test_a_unet_pools_the_same_pixels_in_every_window(scenery: Any) -> None:
     first, second = logits.topk(2, dim=0).values
     clear = ((first - second) > 1e-4).numpy()  # apart from ties within rounding
     assert clear.mean() > 0.99
-    found = scenery.run(window=264, overlap=96)
+    found = scenery.run(window=264, overlap=96, join="crop")
     assert (found == logits.argmax(0).numpy())[clear].all()
 
 
@@ -203,3 +272,12 @@ def test_a_class_per_tile_follows_the_land(scenery: Any, scene_of: SceneOf) -> N
     found = scenery.run()
     sure = np.abs(np.arange(120)[:, None] - [40, 80]).min(axis=1) > 8
     assert (found[:, sure] == codes[:, sure]).all()
+
+
+def test_stride_of_votes(scenery: Any, scene_of: SceneOf) -> None:
+    scenery.write(scene_of(codes_of(64, 64)))
+    network = scenery.use_nearest("classification", tile_size=32)
+    scenery.run(stride=16)
+    assert sum(shape[0] for shape in network.seen) == 3 * 3
+    with pytest.raises(UserError, match=r"map\.stride: 33 is more than a tile .*allowed: 1 … 32"):
+        scenery.run(stride=33)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from landbalance.config import ClassInfo
 from landbalance.errors import UserError
-from landbalance.map.blocks import Block
-from landbalance.map.geotiff import Legend, write_map
+from landbalance.map.filtering import Codes
+from landbalance.map.geotiff import Layer, Legend, code_layer, write_layers
 from landbalance.raster import Grid
 
 
@@ -24,9 +24,16 @@ def grid_of(codes: NDArray[np.uint8]) -> Any:
     return Grid(crs, rasterio.transform.from_origin(3e5, 5.9e6, 10, 10), codes.shape[1], codes.shape[0])
 
 
+def layer_of(path: Path, nodata: int = 255) -> Any:
+    return code_layer(path, lambda piece: piece.codes, Legend(ten_classes(), nodata))
+
+
+def pieces_of(codes: NDArray[np.uint8]) -> Any:
+    return [Codes(row, 0, codes[row : row + 100]) for row in range(0, len(codes), 100)]
+
+
 def written(path: Path, codes: NDArray[np.uint8], nodata: int = 255, tags: Any = None) -> Any:
-    blocks = [Block(row, 0, codes[row : row + 100]) for row in range(0, len(codes), 100)]
-    return write_map(path, blocks, grid_of(codes), Legend(ten_classes(), nodata), tags or {})
+    return write_layers([layer_of(path, nodata)], pieces_of(codes), grid_of(codes), tags or {})
 
 
 def test_overviews_hold_legal_codes_only(tmp_path: Path) -> None:  # C12
@@ -92,11 +99,11 @@ def test_failure_leaves_the_old_map_and_nothing_else(tmp_path: Path) -> Any:
     target.write_bytes(b"old")
 
     def broken() -> Any:
-        yield Block(0, 0, np.zeros((10, 10), np.uint8))
+        yield Codes(0, 0, np.zeros((10, 10), np.uint8))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_map(target, broken(), grid_of(np.zeros((20, 10))), Legend(ten_classes(), 255), {})
+        write_layers([layer_of(target)], broken(), grid_of(np.zeros((20, 10))), {})
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -105,7 +112,7 @@ def test_no_room_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.Mon
     free = type("Usage", (), {"free": 100})
     monkeypatch.setattr("landbalance.map.geotiff.shutil.disk_usage", lambda _: free)
     with pytest.raises(UserError, match=r"map\.tif: needs .* MiB while it is written"):
-        write_map(tmp_path / "map.tif", iter(()), grid_of(np.zeros((20, 10))), Legend(ten_classes(), 255), {})
+        write_layers([layer_of(tmp_path / "map.tif")], iter(()), grid_of(np.zeros((20, 10))), {})
 
 
 def test_disk_that_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +136,28 @@ def test_file_that_does_not_hold_what_was_written(tmp_path: Path, monkeypatch: p
     with pytest.raises(UserError, match="does not hold what was written"):
         written(tmp_path / "map.tif", np.zeros((20, 30), np.uint8))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_layers_of_the_same_pieces(tmp_path: Path) -> None:
+    codes = (np.arange(600).reshape(20, 30) % 10).astype(np.uint8)
+    shares = Layer(
+        tmp_path / "shares.tif", lambda piece: np.stack([piece.codes, piece.codes + 1]), ["a", "b"], 255, scale=0.004
+    )
+    counts = write_layers([layer_of(tmp_path / "map.tif"), shares], pieces_of(codes), grid_of(codes), {"A": "b"})
+    assert counts[:10].tolist() == [60] * 10
+    with rasterio.open(tmp_path / "shares.tif") as raster:
+        assert (raster.read() == np.stack([codes, codes + 1])).all()
+        assert (raster.descriptions, raster.scales, raster.nodata) == (("a", "b"), (0.004, 0.004), 255)
+        assert (raster.tags()["A"], raster.tags(ns="IMAGE_STRUCTURE")["LAYOUT"]) == ("b", "COG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.tif", "shares.tif"]
+
+
+def test_a_map_above_four_gibibytes_is_a_big_tiff(tmp_path: Path) -> None:
+    """GDAL decides by the size without compression; a sparse raster tells without the disk space."""
+    from landbalance.map.geotiff import _RAW
+
+    for side, magic in ((1_000, 42), (70_000, 43)):
+        options = {**_RAW, "SPARSE_OK": True, "width": side, "height": side, "count": 1, "dtype": "uint8"}
+        with rasterio.open(tmp_path / "raw.tif", "w", **options):
+            pass
+        assert int.from_bytes((tmp_path / "raw.tif").read_bytes()[2:4], "little") == magic

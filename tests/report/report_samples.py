@@ -20,22 +20,16 @@ from landbalance.layout import Layout
 from landbalance.plans import Plan
 from landbalance.profiles import NodeProfile
 from landbalance.tiles import StoreInfo
+from report.metrics_samples import CLASSES, HOSTILE, metrics, patch_metrics, write_predictions
 
 Changed = Callable[[Path, Callable[[Any], Any]], None]
 """Changes the content of a JSON file."""
-HOSTILE = "<script>alert('x')</script>"
 WIDTH, HEIGHT, PIXEL = 120, 90, 10.0
 TRANSFORM = from_origin(300_000, 5_850_000, PIXEL, PIXEL)
 CRS = "EPSG:32633"
 NODATA_ROWS = 9
 """Rows at the top of the scene without data."""
 
-CLASSES = [
-    {"name": "Forest", "colour": "#1b7837", "values": [1]},
-    {"name": HOSTILE, "colour": "#d73027", "values": [2]},
-    {"name": "Water $5 & $6", "colour": "#2166ac", "values": [3]},
-    {"name": "Glacier", "colour": "#000000", "values": [4]},
-]
 SOURCE = {"path": "data", "licence": "CC0", "attribution": "Example & Sons"}
 RAW: dict[str, Any] = {
     "datasets": {
@@ -73,6 +67,7 @@ RAW: dict[str, Any] = {
         "valley-later": {"dataset": "valley", "model": "unet", "training": "short", "arm": "unweighted"},
         "patches": {"dataset": "patches", "model": "resnet", "training": "short", "arm": "balanced"},
     },
+    "map": {"uncertainty": ["confidence"]},
     "report": {"title": "Land cover of a valley", "picture_pixels": 60},
 }
 
@@ -88,6 +83,12 @@ class Results:
         return self.layout.report(name).read_text(encoding="utf-8")
 
 
+def write_evaluation(layout: Layout, name: str, hits: list[int]) -> None:
+    """Write what the evaluate stage says of an experiment; `hits` tell which of six test samples are right."""
+    write_json(layout.evaluate(name) / "metrics.json", metrics())
+    write_predictions(layout.evaluate(name) / "predictions.parquet", "block", hits)
+
+
 def write_results(root: Path) -> Results:
     """Write all results below `root`; experiment valley-later has none."""
     made = Results(parse_config(RAW), Layout(root))
@@ -98,11 +99,14 @@ def write_results(root: Path) -> Results:
     write_patch_store(made.layout.tile("patches"))
     write_map(made.layout.map("valley", "valley-2020"))
     write_map(made.layout.map("valley-equal", "valley-2020"))
+    for name in ("valley", "valley-equal"):
+        write_confidence(made.layout.map_product(name, "valley-2020", "confidence.tif"))
     write_json(made.layout.profile("valley", "unet", "local"), profile().model_dump(mode="json"))
     write_experiment(made.layout, "valley", "balanced", shares=(12, 4), step=0.30, epochs=12)
     write_experiment(made.layout, "valley-equal", "equal", shares=(8, 8), step=0.54, epochs=3)
     write_experiment(made.layout, "patches", "balanced", shares=(12, 4), step=0.30, epochs=3)
     write_json(made.layout.evaluate("patches") / "metrics.json", patch_metrics())
+    write_predictions(made.layout.evaluate("patches") / "predictions.parquet", "tile", [])
     return made
 
 
@@ -158,6 +162,15 @@ def write_map(path: Path, classes: list[dict[str, Any]] = CLASSES, codes: np.nda
         target.write_colormap(1, {code: (*colour, 255) for code, colour in enumerate(colours)} | {255: (0, 0, 0, 0)})
     copy_raster(plain, path, driver="COG")
     plain.unlink()
+
+
+def write_confidence(path: Path) -> None:
+    """Write a layer that is sure (0.9) on the left half and unsure (0.4) on the right."""
+    steps = np.where(np.arange(WIDTH) < WIDTH // 2, 225, 100).astype(np.uint8)
+    values = np.where(class_picture() == 255, 255, steps)
+    profile = {"driver": "GTiff", "crs": CRS, "transform": TRANSFORM, "count": 1, "dtype": "uint8", "nodata": 255}
+    with rasterio.open(path, "w", height=HEIGHT, width=WIDTH, **profile) as target:
+        target.write(values.astype(np.uint8), 1)
 
 
 def write_manifest(folder: Path, dataset: str) -> None:
@@ -275,7 +288,7 @@ def timing(shares: tuple[int, int], step: float, epochs: int) -> pd.DataFrame:
             for rank, share in enumerate(shares):
                 compute = (0.9 if rank == 1 else 0.8) * seconds
                 rows.append(
-                    {"epoch": epoch + 1, "step": number, "rank": rank, "samples": share // 4 if small else share}
+                    {"epoch": epoch, "step": number, "rank": rank, "samples": share // 4 if small else share}
                     | {"compute_seconds": compute, "wait_seconds": seconds - compute, "step_seconds": seconds}
                 )
     return pd.DataFrame(rows)
@@ -310,47 +323,7 @@ def write_experiment(layout: Layout, name: str, arm: str, shares: tuple[int, int
         "measured": {"step_seconds": step, "samples_per_second": 16 / step},
     }
     write_json(folder / "run.json", run)
-    write_json(layout.evaluate(name) / "metrics.json", metrics())
-
-
-def metrics() -> dict[str, Any]:
-    """Return three classes with a known matrix, and a fourth that occurs nowhere."""
-    confusion = [[800, 150, 50, 0], [100, 350, 50, 0], [0, 100, 400, 0], [0, 0, 0, 0]]
-    scores = [(0.8, 800 / 900), (0.7, 350 / 600), (0.8, 0.8), (None, None)]
-    columns = list(zip(*confusion, strict=True))
-    per_class = [
-        {"name": item["name"], "producers_accuracy": producers, "users_accuracy": users, "f1": users, "iou": users}
-        | {"support": sum(row), "predicted": sum(column)}
-        for item, (producers, users), row, column in zip(CLASSES, scores, confusion, columns, strict=True)
-    ]
-    return {
-        "experiment": "valley",
-        "split": "test",
-        "classes": [item["name"] for item in CLASSES],
-        "confusion": confusion,
-        "overall_accuracy": 0.775,
-        "kappa": -0.0419,
-        "majority_share": 0.5,
-        "per_class": per_class,
-        "macro": {"producers_accuracy": 0.7667, "users_accuracy": 0.7574, "f1": 0.7574, "iou": 0.7574},
-        "baseline": {"name": "random forest", "overall_accuracy": 0.701, "kappa": 0.522}
-        | {"confusion": confusion, "train_pixels": 50_000, "seconds": 3.21},
-    }
-
-
-def patch_metrics() -> dict[str, Any]:
-    """Return a test split without any label, and no baseline."""
-    nothing = {"producers_accuracy": None, "users_accuracy": None, "f1": None, "iou": None}
-    return {
-        "classes": [item["name"] for item in CLASSES[:2]],
-        "confusion": [[0, 0], [0, 0]],
-        "overall_accuracy": None,
-        "kappa": None,
-        "majority_share": None,
-        "per_class": [nothing | {"name": item["name"], "support": 0, "predicted": 0} for item in CLASSES[:2]],
-        "macro": nothing,
-        "baseline": None,
-    }
+    write_evaluation(layout, name, [1, 1, 0, 1, 1, 0] if arm == "equal" else [1, 1, 1, 1, 1, 0])
 
 
 def profile() -> NodeProfile:

@@ -1,71 +1,271 @@
-"""The report in a real browser: no request leaves it, its script runs, nothing is wider than a phone."""
+"""The reports in a real Chromium: nothing is fetched, the map draws and obeys, everyone can use the page."""
 
-import html
-import re
 import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from landbalance.report import run, run_index
-from report.report_samples import Results
+from report.metrics_samples import CLASSES
+from report.report_samples import HEIGHT, NODATA_ROWS, WIDTH, Results
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.browser
 
-PHONE = 360
+PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
+PAGES = ("valley", "patches", "index")
 
 
-def browser() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    pytest.fail("no Chromium found; install it, or leave these tests out with -m 'not browser'")
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    own = next(filter(None, map(shutil.which, names)), None)  # else the one that playwright may have installed
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=own, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
-def opened(page: Path, folder: Path) -> tuple[str, str]:
-    """Return the page's tree after its script has run, and what the browser wrote to its console."""
-    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--log-level=0"]
-    command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=3000", f"--user-data-dir={folder}"]
-    done = subprocess.run(
-        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+class Seen:
+    """A page in a browser, with all that it asked for and complained of."""
+
+    def __init__(self, browser: "Browser", path: Path, **options: Any) -> None:
+        self.context = browser.new_context(**(options or DESKTOP))
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+        self.address = self.page.url
+
+    def viewer(self) -> "Locator":
+        """Return the map, once it is drawn."""
+        viewer = self.page.locator(".viewer").first
+        viewer.wait_for(state="visible")
+        return viewer
+
+    def colour(self, column: float, row: float) -> tuple[int, ...]:
+        """Return the red, green, blue and alpha that the map's canvas shows at a pixel of the whole scene."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        script = """([x, y]) => {
+            const canvas = document.querySelector(".port canvas");
+            return [...canvas.getContext("2d").getImageData(x * canvas.width, y * canvas.height, 1, 1).data];
+        }"""
+        return tuple(self.page.evaluate(script, [column / WIDTH, row / HEIGHT]))
+
+    def legend(self, name: str) -> "Locator":
+        """Return the box of a class or of a split."""
+        return self.viewer().get_by_role("checkbox", name=name)
+
+
+@pytest.fixture
+def valley(browser: "Browser", made: Results) -> Iterator[Seen]:
+    seen = Seen(browser, made.layout.report("valley"))
+    seen.viewer()
+    for box in seen.page.locator(".splits input").all():
+        box.uncheck()
+    seen.page.get_by_label("Map over the scene").fill("100")
+    yield seen
+    seen.context.close()
+
+
+def rgb(number: int) -> tuple[int, ...]:
+    return (*bytes.fromhex(CLASSES[number]["colour"][1:]), 255)
+
+
+FOREST, LAKE, NO_DATA = (30, 30), (60, 50), (60, NODATA_ROWS / 2)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_asks_for_nothing_and_complains_of_nothing(browser: "Browser", made: Results, name: str) -> None:
+    seen = Seen(browser, made.layout.report(name))
+    if name == "valley":
+        seen.viewer()
+    assert {url for url in seen.requests if not url.startswith("data:")} == {seen.address}
+    assert seen.complaints == []
+    seen.context.close()
+
+
+def test_map_has_the_colours_of_its_classes(valley: Seen) -> None:
+    assert valley.colour(*FOREST) == rgb(0)
+    assert valley.colour(*LAKE) == rgb(2)
+    assert valley.colour(*NO_DATA)[3] == 0
+
+
+def test_opacity_lays_the_map_over_the_scene(valley: Seen) -> None:
+    full = valley.colour(*LAKE)
+    valley.page.get_by_label("Map over the scene").fill("0")
+    scene = valley.colour(*LAKE)
+    assert scene != full
+    assert scene[3] == 255
+    valley.page.get_by_label("Map over the scene").fill("50")
+    assert valley.colour(*LAKE) == pytest.approx([(a + b) / 2 for a, b in zip(scene, full, strict=True)], abs=2)
+    assert valley.page.locator(".opacity-value").inner_text() == "50 %"
+
+
+def test_classes_are_hidden_one_by_one_and_all_at_once(valley: Seen) -> None:
+    valley.legend("Water $5 & $6").uncheck()
+    assert valley.colour(*LAKE) != rgb(2)
+    assert valley.colour(*FOREST) == rgb(0)
+    valley.page.get_by_role("button", name="None").click()
+    assert valley.colour(*FOREST) != rgb(0)
+    valley.page.get_by_role("button", name="All", exact=True).click()
+    assert (valley.colour(*FOREST), valley.colour(*LAKE)) == (rgb(0), rgb(2))
+
+
+def test_uncertainty_is_another_layer(valley: Seen) -> None:
+    valley.page.get_by_label("Layer").select_option("Confidence")
+    sure, unsure = valley.colour(30, 70), valley.colour(90, 70)
+    assert sure == pytest.approx((187, 223, 39, 255), abs=3)  # viridis at 0.9
+    assert unsure == pytest.approx((42, 120, 142, 255), abs=3)  # and at 0.4
+    assert valley.page.get_by_text("probability of the class that is shown").first.is_visible()
+    assert valley.page.locator("fieldset.classes").is_hidden()
+
+
+def test_outlines_of_the_test_tiles_are_drawn(valley: Seen) -> None:
+    """A test tile covers columns 60 to 90 of rows 0 to 30; its outline runs along column 90."""
+    plain = [valley.colour(90, row) for row in (14, 18, 22, 26)]
+    valley.legend("test").check()
+    assert [valley.colour(90, row) for row in (14, 18, 22, 26)] != plain
+
+
+def test_pointing_tells_the_class_its_confidence_and_the_place(valley: Seen) -> None:
+    frame = valley.page.locator(".port canvas").bounding_box()
+    assert frame is not None
+    valley.page.mouse.move(frame["x"] + frame["width"] * 61 / WIDTH, frame["y"] + frame["height"] * 51 / HEIGHT)
+    # Pixels of the picture are twice as coarse as the map's: this one is column 30, row 25.
+    assert valley.page.locator(".readout").inner_text() == (
+        "Water $5 & $6 · confidence 0.40 · 300610, 5849490 (EPSG:32633)"
     )
-    return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
 
 
-@pytest.mark.parametrize("name", ["valley", "patches"])
-def test_page_opens_without_complaints(results: Results, tmp_path: Path, name: str) -> None:
-    run(name, results.config, results.layout)
-    tree, console = opened(results.layout.report(name), tmp_path / "browser")
-    assert console == ""
-    assert tree.count('class="over"') == (1 if name == "valley" else 0)
-    assert 'class="controls" hidden' not in tree
+def test_map_moves_and_zooms_by_mouse_and_buttons(valley: Seen) -> None:
+    canvas, scale = valley.page.locator(".port canvas"), valley.page.locator(".port .scale")
+    assert scale.inner_text() == "200 m"
+    valley.page.get_by_role("button", name="Zoom in").click(click_count=4)
+    valley.colour(0, 0)
+    assert scale.inner_text() == "50 m"
+    assert valley.colour(60, 45) == rgb(2)
+    frame = canvas.bounding_box()
+    assert frame is not None
+    valley.page.mouse.move(frame["x"] + 200, frame["y"] + 200)
+    valley.page.mouse.down()
+    valley.page.mouse.move(frame["x"] + 200 + 0.9 * frame["width"], frame["y"] + 200, steps=3)
+    valley.page.mouse.up()
+    assert valley.colour(60, 45) == rgb(0)
+    valley.page.get_by_role("button", name="Show the whole scene").click()
+    valley.colour(0, 0)
+    assert scale.inner_text() == "200 m"
+    canvas.dblclick()
+    valley.colour(0, 0)
+    assert scale.inner_text() == "100 m"
 
 
-@pytest.mark.parametrize("name", ["valley", "index"])
-def test_nothing_is_wider_than_a_phone(results: Results, tmp_path: Path, name: str) -> None:
-    run("valley", results.config, results.layout)
-    run_index(results.config, results.layout)
-    # Measured in a frame, for a window cannot be made this narrow; the policy would forbid the measuring script.
-    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", results.html(name))
-    widths = '[root.scrollWidth, root.clientWidth].join(" ")'
-    wrapper = tmp_path / "wrapper.html"
-    wrapper.write_text(
-        f"<iframe id=frame style='border:0;width:{PHONE}px;height:800px' srcdoc=\"{html.escape(page)}\" "
-        f"onload='const root = frame.contentDocument.documentElement; document.title = {widths}'></iframe>",
-        encoding="utf-8",
-    )
-    tree, _ = opened(wrapper, tmp_path / "browser")
-    found = re.search(r"<title>(\d+) (\d+)</title>", tree)
-    assert found is not None
-    widest, frame = map(int, found.groups())
-    assert widest <= frame <= PHONE
+def test_the_wheel_scrolls_the_page_and_zooms_with_ctrl(valley: Seen) -> None:
+    valley.page.locator(".port canvas").hover()
+    before = valley.page.evaluate("scrollY")
+    valley.page.mouse.wheel(0, 120)
+    valley.page.wait_for_function(f"scrollY > {before}")
+    valley.page.locator(".port canvas").hover()
+    valley.page.keyboard.down("Control")
+    valley.page.mouse.wheel(0, -240)
+    valley.page.keyboard.up("Control")
+    valley.page.wait_for_function("document.querySelector('.port .scale').textContent === '50 m'")
 
 
-def test_a_foreign_script_would_be_stopped(results: Results, tmp_path: Path) -> None:
-    run("valley", results.config, results.layout)
-    path = results.layout.report("valley")
-    path.write_text(results.html("valley").replace("</body>", "<script>document.title = 'taken'</script></body>"))
-    tree, console = opened(path, tmp_path / "browser")
-    assert "<title>taken" not in tree
-    assert "Content Security Policy" in console
+def test_map_is_moved_by_keys_and_read_out(valley: Seen) -> None:
+    port, readout = valley.page.get_by_role("application", name="Map of valley-2020"), valley.page.locator(".readout")
+    port.focus()
+    for key in ("+", "+"):
+        valley.page.keyboard.press(key)
+    valley.colour(0, 0)
+    assert readout.inner_text().startswith("Water $5 & $6")
+    for _ in range(6):
+        valley.page.keyboard.press("ArrowLeft")
+    valley.colour(0, 0)
+    assert readout.inner_text().startswith("Forest")
+    assert readout.get_attribute("role") == "status"
+
+
+def test_cells_of_the_confusion_matrix_are_told_by_pointer_and_keys(valley: Seen) -> None:
+    told = valley.page.locator(".told")
+    cells = valley.page.locator(".matrix td.cell")
+    cells.nth(0).hover()
+    assert told.inner_text().startswith("Forest, predicted as Forest: 800")
+    assert "80.0\u00a0% of the reference Forest, 88.9\u00a0% of the predicted Forest" in told.inner_text()
+    cells.nth(0).click()
+    valley.page.keyboard.press("ArrowDown")
+    valley.page.keyboard.press("ArrowRight")
+    assert ", predicted as <script>alert('x')</script>: 350" in told.inner_text()
+    assert valley.page.locator(".aimed").count() == 3
+    valley.page.get_by_label("% of the reference class").check()
+    assert cells.nth(1).inner_text() == "15.0\u00a0%"
+
+
+def test_rows_of_the_overview_are_sorted(browser: "Browser", made: Results) -> None:
+    seen = Seen(browser, made.layout.report("index"))
+    table = seen.page.locator("table.sortable").nth(1)
+
+    def first_names() -> list[str]:
+        return [text.split()[0] for text in table.locator("tbody th").all_inner_texts()]
+
+    by_step = table.get_by_role("button", name="Step")
+    by_step.click()
+    assert first_names() == ["valley", "valley-equal", "valley-later"]
+    by_step.click()
+    assert first_names() == ["valley-equal", "valley", "valley-later"]
+    assert table.get_by_role("columnheader", name="Step").get_attribute("aria-sort") == "descending"
+    seen.page.get_by_role("link", name="valley", exact=True).click()
+    assert seen.page.title() == "Land cover of a valley · valley"
+    seen.context.close()
+
+
+@pytest.mark.parametrize("look", [DESKTOP, DESKTOP | {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@pytest.mark.parametrize("name", PAGES)
+def test_everyone_can_use_it(browser: "Browser", made: Results, name: str, look: dict[str, Any]) -> None:
+    """Axe finds nothing, not even minor things; and nothing is wider than the screen."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    seen = Seen(browser, made.layout.report(name), **look)
+    if name == "valley":
+        seen.viewer()
+    for details in seen.page.locator("details").all():
+        details.evaluate("element => { element.open = true; }")
+    found = Axe().run(seen.page).response["violations"]
+    assert [(item["id"], item["nodes"][0]["target"]) for item in found] == []
+    widest, screen = seen.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert widest <= screen
+    seen.context.close()
+
+
+def test_print_has_plain_pictures_in_place_of_the_map(valley: Seen) -> None:
+    picture = valley.page.locator(".static img.picture")
+    assert picture.is_hidden()
+    valley.page.emulate_media(media="print")
+    assert picture.is_visible()
+    assert valley.page.locator(".viewer").is_hidden()
+
+
+def test_without_scripts_the_pictures_are_there(browser: "Browser", made: Results) -> None:
+    seen = Seen(browser, made.layout.report("valley"), java_script_enabled=False)
+    assert seen.page.locator(".static img.picture").is_visible()
+    assert seen.page.locator(".viewer").is_hidden()
+    seen.context.close()
+
+
+def test_a_foreign_script_would_be_stopped(browser: "Browser", made: Results, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    foreign = "<script>document.title = 'taken'</script></body>"
+    path.write_text(made.html("valley").replace("</body>", foreign), encoding="utf-8")
+    seen = Seen(browser, path)
+    assert seen.page.title() != "taken"
+    assert any("Content Security Policy" in text for text in seen.complaints)
+    seen.context.close()

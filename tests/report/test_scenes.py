@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import rasterio
@@ -10,7 +12,7 @@ from landbalance.report.scenes import NO_CLASS, SceneView, pixel_areas, read_sce
 from report.report_samples import CLASSES, HEIGHT, NODATA_ROWS, PIXEL, WIDTH, Results, class_picture, write_map
 
 
-def view_of(results: Results, longest_side: int) -> SceneView:
+def view_of(results: Results, longest_side: int, **layers: Path) -> SceneView:
     layout = results.layout
     return read_scene(
         "valley-2020",
@@ -19,11 +21,12 @@ def view_of(results: Results, longest_side: int) -> SceneView:
         layout.map("valley", "valley-2020"),
         layout.tile("valley") / "index.parquet",
         longest_side,
+        layers,
     )
 
 
-def test_pictures_at_full_size_are_the_scene_and_the_map(results: Results) -> None:
-    view = view_of(results, 1600)
+def test_pictures_at_full_size_are_the_scene_and_the_map(made: Results) -> None:
+    view = view_of(made, 1600)
     assert view.picture.shape == (HEIGHT, WIDTH, 4)
     np.testing.assert_array_equal(view.classes, class_picture())
     np.testing.assert_array_equal(view.picture[..., 3] == 0, class_picture() == NO_CLASS)
@@ -34,8 +37,8 @@ def test_pictures_at_full_size_are_the_scene_and_the_map(results: Results) -> No
 
 
 @pytest.mark.parametrize("longest_side", [60, 40, 7])
-def test_smaller_pictures_share_one_grid(results: Results, longest_side: int) -> None:
-    view = view_of(results, longest_side)
+def test_smaller_pictures_share_one_grid(made: Results, longest_side: int) -> None:
+    view = view_of(made, longest_side)
     height, width = view.classes.shape
     assert max(width, height) <= longest_side + 1
     assert view.picture.shape == (height, width, 4)
@@ -44,18 +47,18 @@ def test_smaller_pictures_share_one_grid(results: Results, longest_side: int) ->
     assert view.grid.bounds.right >= 300_000 + WIDTH * PIXEL
 
 
-def test_areas_do_not_depend_on_the_picture(results: Results) -> None:
+def test_areas_do_not_depend_on_the_picture(made: Results) -> None:
     expected = [np.count_nonzero(class_picture() == number) * PIXEL**2 for number in range(len(CLASSES))]
     for longest_side in (1600, 7):
-        view = view_of(results, longest_side)
+        view = view_of(made, longest_side)
         np.testing.assert_allclose(view.areas, expected)
         assert view.nodata_share == pytest.approx(NODATA_ROWS / HEIGHT)
         assert view.map_size == (WIDTH, HEIGHT)
         assert view.pixel_text == "10\u00a0m"
 
 
-def test_the_unused_black_class_is_not_the_colour_of_missing_pixels(results: Results) -> None:
-    assert view_of(results, 1600).areas[3] == 0
+def test_the_unused_black_class_is_not_the_colour_of_missing_pixels(made: Results) -> None:
+    assert view_of(made, 1600).areas[3] == 0
 
 
 def test_classes_are_told_by_colour_whatever_their_codes(results: Results) -> None:
@@ -94,8 +97,8 @@ def test_a_missing_or_damaged_map_is_named(results: Results, content: bytes | No
         view_of(results, 1600)
 
 
-def test_outlines_follow_the_splits(results: Results) -> None:
-    outlines = view_of(results, 1600).outlines
+def test_outlines_follow_the_splits(made: Results) -> None:
+    outlines = view_of(made, 1600).outlines
     assert list(outlines) == ["train", "validation", "test"]
     # The only validation tile: rows 30 to 60, columns 0 to 30.
     corners = [tuple(map(float, point.split(","))) for point in outlines["validation"].strip("MZ").split()]
@@ -132,8 +135,8 @@ def test_pixel_areas_on_the_plane_and_in_degrees() -> None:
     np.testing.assert_allclose(pixel_areas(degrees), 1114.12 * 558.00, rtol=1e-3)
 
 
-def test_scale_bar_is_round_and_fits(results: Results) -> None:
-    metres, share = view_of(results, 1600).scale_bar
+def test_scale_bar_is_round_and_fits(made: Results) -> None:
+    metres, share = view_of(made, 1600).scale_bar
     assert metres == 200
     assert share == pytest.approx(200 / (WIDTH * PIXEL))
 
@@ -142,3 +145,17 @@ def test_missing_tiles_are_named(results: Results) -> None:
     (results.layout.tile("valley") / "index.parquet").unlink()
     with pytest.raises(UserError, match=r"index\.parquet: not found"):
         view_of(results, 60)
+
+
+def test_uncertainty_lies_on_the_pictures_grid(made: Results) -> None:
+    path = made.layout.map_product("valley", "valley-2020", "confidence.tif")
+    for longest_side, shape in ((1600, (HEIGHT, WIDTH)), (60, (45, 60))):
+        (layer,) = view_of(made, longest_side, confidence=path).layers
+        assert (layer.title, layer.values.shape) == ("Confidence", shape)
+        assert (layer.values[-1, 0], layer.values[-1, -1]) == (225, 100)
+        assert (layer.values[0] == NO_CLASS).all()
+
+
+def test_missing_uncertainty_is_named(made: Results, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"gone\.tif: cannot be read .*map stage again"):
+        view_of(made, 60, margin=tmp_path / "gone.tif")

@@ -2,8 +2,8 @@ from landbalance.report import summary
 from report.report_samples import Results, write_experiment
 
 
-def test_figures_stand_beside_their_limits(results: Results) -> None:
-    told = summary(results.config, results.layout)
+def test_figures_stand_beside_their_limits(made: Results) -> None:
+    told = summary(made.config, made.layout)
     assert "1.80 measured over equal shares (valley-equal), 1.93 predicted, limit 2.00" in told
     assert "valley-later: not run yet" in told
     assert "warning" not in told

@@ -7,7 +7,7 @@ from rasterio.crs import CRS
 
 from landbalance.errors import UserError
 from landbalance.raster import Grid
-from landbalance.tile.blocks import Placement, Window, blocks, place_scenes, starts, tile_windows
+from landbalance.tile.blocks import Placement, Window, blocks, frame_place, place_scenes, starts, tile_windows
 
 UTM = CRS.from_epsg(32633)
 
@@ -72,6 +72,9 @@ def test_scenes_on_the_same_ground_share_their_blocks() -> None:
         keys = {}
         for block in blocks(grids[name], placements[name], size):
             window = block.window
+            inner = Window(window.row + 1, window.col, window.height - 1, window.width)
+            place = {"frame": 0, "frame_row": inner.row + origin[0], "frame_col": inner.col + origin[1]}
+            assert frame_place(block, inner, size) == place
             for row in range(window.row, window.row + window.height):
                 for col in range(window.col, window.col + window.width):
                     keys[row + origin[0], col + origin[1]] = block.key

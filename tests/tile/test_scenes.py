@@ -167,7 +167,8 @@ def test_footprints_lie_where_the_tiles_lie(
         assert geometry.symmetric_difference(wanted).area < 1e-3
     assert index.tile.tolist() == list(range(len(index)))
     assert set(index.columns) == {
-        "tile", "scene", "row", "col", "height", "width", "block", "split", "label", "labelled", "geometry",
+        "tile", "scene", "row", "col", "height", "width", "block", "split", "label", "labelled", "frame", "frame_row",
+        "frame_col", "geometry",
     }  # fmt: skip
     assert index.label[0] == 0
 

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from landbalance.config import load_config
+from landbalance.config import Config, load_config
 from landbalance.layout import Layout
 
 
@@ -24,21 +24,21 @@ def main() -> int:
     parser.add_argument("--cluster", type=Path)
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
-    load_config(options.config)
+    config = load_config(options.config)
     sys.stderr.write(f"stub: {options.stage} {' '.join(options.names)}\n")
     if options.stage == os.environ.get("STUB_FAILS"):
         sys.stderr.write("error: as the test wants it\n")
         return 1
     if options.cluster is not None and not options.cluster.is_file():
         return 2
-    for path in _outputs(options.stage, options.names, Layout(options.results)):
+    for path in _outputs(options.stage, options.names, Layout(options.results), config):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Other content each time, as real results have it: Snakemake compares checksums of small files.
         path.write_bytes(os.urandom(16))
     return 0
 
 
-def _outputs(stage: str, names: list[str], layout: Layout) -> list[Path]:
+def _outputs(stage: str, names: list[str], layout: Layout, config: Config) -> list[Path]:
     match stage, names:
         case "download", [dataset]:
             return [layout.download(dataset) / "manifest.json"]
@@ -55,10 +55,13 @@ def _outputs(stage: str, names: list[str], layout: Layout) -> list[Path]:
             names = ["metrics.json", "confusion.csv", "predictions.parquet"]
             return [layout.evaluate(experiment) / name for name in names]
         case "map", [experiment, scene]:
-            return [layout.map(experiment, scene), layout.map(experiment, scene).with_suffix(".qml")]
+            return [layout.map_product(experiment, scene, ending) for ending in config.map.endings]
+        case "mosaic", [experiment]:
+            return [layout.mosaic(experiment), layout.mosaic(experiment).with_suffix(".qml")]
         case "report", [experiment]:
             figures = layout.report(experiment).with_suffix("")
-            return [layout.report(experiment), *(figures / f"{n}.svg" for n in ("confusion", "curves", "workers"))]
+            charts = ("confusion", "calibration", "curves", "workers", "timeline", "shares", "speed")
+            return [layout.report(experiment), *(figures / f"{name}.svg" for name in charts), figures / "map.png"]
         case "report", []:
             return [layout.report("index")]
     raise SystemExit(f"no such command: {stage} {names}")

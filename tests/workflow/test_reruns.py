@@ -74,6 +74,8 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("profile.seconds", 90.0, PROFILE | PLANS),
     ("profile.memory_reserve", 0.1, PROFILE | PLANS),
     ("evaluate.baseline", False, of("evaluate report", *BOTH)),
+    ("evaluate.random_split", True, of("evaluate report", *BOTH)),
+    ("evaluate.resamples", 500, of("evaluate report", *BOTH)),
     ("map.overlap", 16, MAPS),
     ("report.title", "Other", REPORTS),
     ("report.picture_pixels", 800, REPORTS),
@@ -240,6 +242,7 @@ def test_local_data(local: Clone, tmp_path: Path, change: Callable[[Path], objec
         ("plan/havel.svg", of("plan report", "havel")),
         ("train/havel/history.parquet", of("train evaluate map report", "havel")),
         ("report/havel/curves.svg", of("report", "havel")),
+        ("report/havel/map.png", of("report", "havel")),
         ("map/havel/havel-2017-02-16.tif", of("map report", "havel")),
         ("map/havel/havel-2017-02-16.qml", of("map report", "havel")),
     ],
@@ -248,3 +251,29 @@ def test_lost_result(done: Clone, tmp_path: Path, lost: str, expected: set[str])
     clone = done.copy(tmp_path / "clone")
     (clone.root / "results" / lost).unlink()
     assert clone.due("--profile", "local") == expected
+
+
+def test_images_in_folders_have_reports_without_a_map(clean: Clone, tmp_path: Path) -> None:
+    """Such a dataset has no scene: no map, and no picture of one, is waited for."""
+    clone = clean.copy(tmp_path / "clone")
+    for kind in ("a", "b"):
+        (clone.root / "patches" / kind).mkdir(parents=True)
+        (clone.root / "patches" / kind / "1.png").touch()
+    config = yaml.safe_load((clone.root / "config.yaml").read_text(encoding="utf-8"))
+    config["datasets"] = {
+        "patches": {
+            "task": "classification",
+            "sources": [{"path": "patches", "licence": "CC0"}],
+            "folders": {"path": "patches", "bands": ["R", "G", "B"]},
+            "classes": [{"name": kind, "colour": f"#00000{kind}", "values": [kind]} for kind in ("a", "b")],
+            "split": {"by": "sample"},
+        }
+    }
+    config["models"] = {"resnet": {"architecture": "resnet18"}}
+    for experiment in config["experiments"].values():
+        experiment.update(dataset="patches", model="resnet")
+    (clone.root / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    result = clone.snakemake("--dry-run", "--profile", "local")
+    assert result.status == 0, result.output
+    assert "results/report/havel/speed.svg" in result.output
+    assert "map.png" not in result.output

@@ -34,43 +34,18 @@ from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use
 RESULTS = Path("results")
 
 # What each stage's code uses besides its own package, as far as it decides what the stage writes. The shared
-# modules that only check, name, place or tell (config, cluster, layout, files, errors, progress) are left out.
+# modules that only check, name, place or tell (config, cluster, layout, files, errors, progress, table) are left out.
 # tests/workflow/test_sources.py compares this with the imports.
 SHARED_MODULES = {
-    "download": [],
-    "tile": ["raster", "tiles"],
-    "profile": [
-        "batches",
-        "curves",
-        "distributed",
-        "models",
-        "objective",
-        "optimiser",
-        "plans",
-        "profiles",
-        "tiles",
-        "weighting",
-    ],
-    "plan": ["curves", "plans", "profiles", "shares"],
-    "train": [
-        "batches",
-        "bundle",
-        "curves",
-        "distributed",
-        "models",
-        "objective",
-        "optimiser",
-        "plans",
-        "profiles",
-        "shares",
-        "tiles",
-        "weighting",
-    ],
-    "evaluate": ["bundle", "models", "prediction", "tiles"],
-    "map": ["bundle", "models", "prediction", "raster", "tiles"],
-    "report": ["curves", "plans", "profiles", "raster", "tiles"],
+    "download": "",
+    "tile": "raster tiles",
+    "profile": "batches curves distributed models objective optimiser plans profiles tiles weighting",
+    "plan": "curves plans profiles shares",
+    "train": "batches bundle curves distributed models objective optimiser plans profiles shares tiles weighting",
+    "evaluate": "bootstrap bundle comparison models prediction tiles",
+    "map": "bundle models prediction raster tiles",
+    "report": "bootstrap comparison curves plans profiles raster tiles",
 }
-
 
 # --- the run ----------------------------------------------------------------------------------------------------
 
@@ -124,7 +99,7 @@ def sources(stage):
     """Return the source files that decide what `stage` writes."""
     package = Path(landbalance.__file__).parent
     files = []
-    for name in [stage, *SHARED_MODULES[stage]]:
+    for name in [stage, *SHARED_MODULES[stage].split()]:
         single = package / f"{name}.py"
         files += [single] if single.exists() else [path for path in (package / name).rglob("*") if path.is_file()]
     return sorted(shown(path) for path in files if path.suffix in (".py", ".html", ".css", ".js"))
@@ -307,7 +282,7 @@ def map_settings(wildcards):
         return []
     return lines(
         {
-            "map": dump(CONFIG.map),
+            "map": dump(CONFIG.map, "mosaic"),
             "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
             "dataset": {
                 "resolution": dataset.resolution,
@@ -316,6 +291,11 @@ def map_settings(wildcards):
             },
         }
     )
+
+
+def mosaic_settings(wildcards):
+    """Return what decides a mosaic, besides the maps."""
+    return lines({"dataset": {"scenes": list(dataset_of(wildcards).scenes)}})
 
 
 def report_settings(wildcards):
@@ -328,6 +308,7 @@ def report_settings(wildcards):
             "dataset": dump(CONFIG.datasets[experiment.dataset]),
             "model": dump(CONFIG.models[experiment.model]),
             "training": dump(CONFIG.training[experiment.training]),
+            "map": {"uncertainty": CONFIG.map.uncertainty},
         }
     )
 
@@ -336,60 +317,6 @@ def index_settings(wildcards):
     """Return what the overview shows besides the reports."""
     experiments = {name: dump(item) for name, item in CONFIG.experiments.items()}
     return lines({"report": {"title": CONFIG.report.title}, "index": {"experiments": experiments}})
-
-
-# --- paths of several files -------------------------------------------------------------------------------------
-
-
-def tile_paths(wildcards):
-    """Return the index and the statistics of an experiment's tiles; they are rewritten whenever a shard is."""
-    return expand(
-        "results/tile/{dataset}/{file}",
-        dataset=experiment_of(wildcards).dataset,
-        file=["index.parquet", "statistics.json"],
-    )
-
-
-def manifest_path(wildcards):
-    """Return the list of source files of an experiment's dataset."""
-    return f"results/download/{experiment_of(wildcards).dataset}/manifest.json"
-
-
-def profile_paths(wildcards):
-    """Return the profiles of all kinds of nodes for an experiment's model and tiles."""
-    experiment = experiment_of(wildcards)
-    folder = f"results/profile/{experiment.dataset}/{experiment.model}"
-    return [f"{folder}/{node.name}.json" for node in CLUSTER.nodes]
-
-
-def plan_to_train_by(wildcards):
-    """Return the plan of an experiment.
-
-    Another plan changes who computes, not what is computed, so it is no reason to train again. Only in the
-    arm `unweighted` the shares change the model.
-    """
-    path = f"results/plan/{wildcards.experiment}.json"
-    return path if experiment_of(wildcards).arm == "unweighted" else ancient(path)
-
-
-def equal_run_paths(wildcards):
-    """Return what a report needs of the runs with equal shares of the same work, which it compares with."""
-    experiment = experiment_of(wildcards)
-    batch_size = CONFIG.training[experiment.training].batch_size
-    names = [
-        name
-        for name, other in CONFIG.experiments.items()
-        if (other.dataset, other.model, other.arm) == (experiment.dataset, experiment.model, "equal")
-        and CONFIG.training[other.training].batch_size == batch_size
-    ]
-    files = ["plan/{name}.json", "train/{name}/run.json", "train/{name}/timing.parquet", "evaluate/{name}/metrics.json"]
-    return [f"results/{file}".format(name=name) for name in names for file in files]
-
-
-def map_paths(experiment, ending="tif"):
-    """Return the maps of all scenes of an experiment's dataset, or their styles, which end in `qml`."""
-    dataset = CONFIG.datasets[CONFIG.experiments[experiment].dataset]
-    return [f"results/map/{experiment}/{scene}.{ending}" for scene in dataset.scenes]
 
 
 # --- resources --------------------------------------------------------------------------------------------------

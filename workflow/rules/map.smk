@@ -5,20 +5,21 @@ rule map:
         weights="results/train/{experiment}/model.safetensors",
         card="results/train/{experiment}/model.json",
     output:
-        map=report(
-            "results/map/{experiment}/{scene}.tif",
-            caption="../report/map.rst",
-            category="Maps",
-            labels={"experiment": "{experiment}", "scene": "{scene}"},
-        ),
-        style="results/map/{experiment}/{scene}.qml",
+        # Not in `snakemake --report`, which would embed whole scenes; the report's map.png stands there.
+        map="results/map/{experiment}/{scene}.tif",
+        # The style, and what the settings ask for besides.
+        beside=expand("results/map/{{experiment}}/{{scene}}.{ending}", ending=CONFIG.map.endings[1:]),
     log:
         "logs/map/{experiment}/{scene}.log",
     conda:
         "../../envs/landbalance.yaml"
-    threads: 4  # as far as there are as many
+    threads: node_threads
     resources:
         mem_mb=4000,
+        slurm_partition=from_slurm("partition"),
+        slurm_account=from_slurm("account"),
+        constraint=from_slurm("constraint"),
+        gres=from_slurm("gres"),
     params:
         *each(map_settings),
         config=config_path,
@@ -27,3 +28,26 @@ rule map:
     shell:
         "landbalance map {wildcards.experiment} {wildcards.scene}"
         " --config {params.config:q} --results results 2>&1 | tee -i {log:q}"
+
+
+rule mosaic:
+    input:
+        code=sources("map"),
+        maps=lambda wildcards: map_paths(wildcards.experiment),
+    output:
+        map="results/map/{experiment}/mosaic.tif",
+        style="results/map/{experiment}/mosaic.qml",
+    log:
+        "logs/mosaic/{experiment}.log",
+    conda:
+        "../../envs/landbalance.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        *each(mosaic_settings),
+        config=config_path,
+    message:
+        "Lay the maps of {wildcards.experiment} together"
+    shell:
+        "landbalance mosaic {wildcards.experiment} --config {params.config:q} --results results 2>&1 | tee -i {log:q}"

@@ -11,23 +11,26 @@ rule report:
         run="results/train/{experiment}/run.json",
         metrics="results/evaluate/{experiment}/metrics.json",
         equal=equal_run_paths,
-        maps=lambda wildcards: map_paths(wildcards.experiment),
+        maps=shown_paths,
+        assessed=assessed_path,
     output:
         page=report(
             "results/report/{experiment}.html",
             caption="../report/report.rst",
             category="Reports",
-            labels={"experiment": "{experiment}", "file": "report"},
+            labels={"experiment": "{experiment}", "picture": "all, in one page"},
         ),
-        # map.png lies beside them, but only for a dataset with scenes, so it cannot be declared.
-        figures=report(
-            multiext("results/report/{experiment}/", "confusion.svg", "curves.svg", "workers.svg"),
-            caption="../report/figure.rst",
-            category="Reports",
-            labels={"experiment": "{experiment}", "file": "figure"},
+        charts=[chart(name) for name in CHARTS],
+        map=report(
+            "results/report/{experiment}/map.png",
+            caption="../report/picture.rst",
+            category="Maps",
+            labels={"experiment": "{experiment}", "picture": "map"},
         ),
     log:
         "logs/report/{experiment}.log",
+    wildcard_constraints:
+        experiment=any_of(mapped_experiments()),
     conda:
         "../../envs/landbalance.yaml"
     threads: 1
@@ -36,18 +39,35 @@ rule report:
     params:
         *each(report_settings),
         config=config_path,
+        cluster=cluster_path,
     message:
         "Report {wildcards.experiment}"
     shell:
-        "landbalance report {wildcards.experiment} --config {params.config:q} --results results 2>&1 | tee -i {log:q}"
+        "landbalance report {wildcards.experiment} --cluster {params.cluster:q}"
+        " --config {params.config:q} --results results 2>&1 | tee -i {log:q}"
+
+
+# A dataset of tiles in folders has no scene and so no map.
+use rule report as report_without_map with:
+    output:
+        page=rules.report.output.page,
+        charts=rules.report.output.charts,
+    wildcard_constraints:
+        experiment=any_of(set(CONFIG.experiments) - set(mapped_experiments())),
 
 
 rule index:
     input:
         code=sources("report"),
         pages=expand("results/report/{experiment}.html", experiment=CONFIG.experiments),
+        predictions=expand("results/evaluate/{experiment}/predictions.parquet", experiment=CONFIG.experiments),
     output:
-        page=report("results/report/index.html", caption="../report/index.rst", category="Reports"),
+        page=report(
+            "results/report/index.html",
+            caption="../report/index.rst",
+            category="Reports",
+            labels={"experiment": "all", "picture": "overview"},
+        ),
     log:
         "logs/report/index.log",
     conda:

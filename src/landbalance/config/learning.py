@@ -132,21 +132,100 @@ class Evaluate(Settings):
     baseline_pixels: Positive = Field(
         50_000, description="Train pixels, drawn at random, that the forest sees at most."
     )
+    random_split: bool = Field(
+        False,
+        description="Also fit and judge a forest on samples of all tiles split at random, to show by how much such a "
+        "split flatters.",
+    )
+    resamples: Annotated[int, Field(ge=100)] = Field(
+        2_000, description="Resamples of whole blocks (images in folders: of images) from which intervals are taken."
+    )
+    level: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.95, description="Confidence level of the intervals: the share of the resamples that lies inside."
+    )
+
+    @model_validator(mode="after")
+    def _two_forests(self) -> Self:
+        if self.random_split and not self.baseline:
+            raise ValueError("random_split is compared with the baseline: set baseline to true, or drop random_split")
+        return self
 
 
 class Map(Settings):
-    """How a scene becomes a map."""
+    """How a scene becomes a map, and which files lie beside it."""
 
     window: Positive = Field(256, description="Width and height of a predicted window in pixels.")
     overlap: Annotated[int, Field(ge=0)] = Field(
-        64, description="Pixels at each edge of a window that are predicted but not used, where it has a neighbour."
+        64,
+        description="Pixels at each edge of a window that its neighbour predicts too; two windows share twice as many.",
+    )
+    join: Literal["blend", "crop"] = Field(
+        "blend",
+        description="What becomes of pixels that several windows predict. `blend`: a mean of the probabilities, "
+        "weighted towards the windows' centres; the outer half of the overlap does not count. `crop`: each pixel "
+        "comes from one window, that in which it lies farther from the edge.",
+    )
+    stride: Positive | None = Field(
+        None,
+        description="Pixels from one voting tile to the next, for a `classification` model, which gives a class per "
+        "tile; a quarter of the tile when not given.",
     )
     nodata: Annotated[int, Field(ge=0, le=255)] = Field(255, description="Code of pixels without data.")
+    probability: bool = Field(
+        False, description="Also write the probability of each class: `<scene>.probability.tif`, a band per class."
+    )
+    uncertainty: list[Literal["confidence", "entropy", "margin"]] = Field(
+        default_factory=list,
+        description="Also write, as `<scene>.<name>.tif`: `confidence`, the probability of the class shown; `entropy` "
+        "of the probabilities, 1 where all classes are equally likely; `margin` between the two likeliest classes.",
+    )
+    majority: Annotated[int, Field(ge=3)] | None = Field(
+        None,
+        description="Width in pixels (odd) of the neighbourhood whose most frequent class each pixel takes in a second "
+        "map, `<scene>.filtered.tif`.",
+    )
+    minimum_unit: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description="Minimum mapping unit in pixels: in `<scene>.filtered.tif` a smaller patch takes the class of its "
+        "largest neighbour. At 10 m, 50 pixels are half a hectare.",
+    )
+    polygons: bool = Field(
+        False,
+        description="Also write the patches of the map (the filtered one, if there is one) as polygons with class and "
+        "area: `<scene>.polygons.gpkg`.",
+    )
+    stac: bool = Field(False, description="Also describe the files and the model in a STAC item: `<scene>.stac.json`.")
+    mosaic: bool = Field(
+        False, description="Also lay the maps of all scenes together, the first named on top: `mosaic.tif`."
+    )
+
+    @property
+    def filtered(self) -> bool:
+        """Return whether a filtered map is wanted."""
+        return self.majority is not None or self.minimum_unit is not None
+
+    @property
+    def endings(self) -> list[str]:
+        """Return how the names of a scene's files end, after the scene's name and a dot; the map's own comes first."""
+        wanted = {
+            "tif": True,
+            "qml": True,
+            "probability.tif": self.probability,
+            **{f"{name}.tif": name in self.uncertainty for name in ("confidence", "entropy", "margin")},
+            "filtered.tif": self.filtered,
+            "filtered.qml": self.filtered,
+            "polygons.gpkg": self.polygons,
+            "polygons.qml": self.polygons,
+            "stac.json": self.stac,
+        }
+        return [ending for ending, asked in wanted.items() if asked]
 
     @model_validator(mode="after")
-    def _room(self) -> Self:
+    def _consistent(self) -> Self:
         if self.window <= 2 * self.overlap:
             raise ValueError(f"window ({self.window}) must be above twice the overlap ({self.overlap})")
+        if self.majority is not None and self.majority % 2 == 0:
+            raise ValueError(f"majority ({self.majority}) must be odd, so that a pixel is its neighbourhood's centre")
         return self
 
 

@@ -48,7 +48,21 @@ class Config(Settings):
                     f"experiments.{name}.model: {architecture} does not fit the task {task} of {experiment.dataset}; "
                     "take unet for segmentation and a torchvision model for classification"
                 )
+        for name, dataset in self.datasets.items():
+            self._check_map_files(name, list(dataset.scenes))
         return self
+
+    def _check_map_files(self, dataset: str, scenes: list[str]) -> None:
+        """Refuse names of scenes that would make two files of the map stage one."""
+        files = {f"{scene}.{ending}": scene for scene in scenes for ending in self.map.endings}
+        clashes = [scene for scene in scenes for ending in self.map.endings if files[f"{scene}.{ending}"] != scene]
+        if self.map.mosaic and "mosaic" in scenes:
+            clashes.append("mosaic")
+        if clashes:
+            raise ValueError(
+                f"datasets.{dataset}.scenes: {clashes[0]} is also the name of another map's file, or of the mosaic; "
+                "take another name"
+            )
 
 
 def load_config(path: Path) -> Config:

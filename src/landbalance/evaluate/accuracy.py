@@ -16,6 +16,9 @@ from landbalance.tiles import IGNORED
 
 Matrix = NDArray[np.int64]
 
+MEASURES = ("producers_accuracy", "users_accuracy", "f1", "iou")
+"""Measures of single classes, of which there are means."""
+
 
 @dataclass(frozen=True)
 class ClassScores:
@@ -32,13 +35,18 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class Scores:
-    """Measures of a classification over all classes, and of each class."""
+    """Measures of a classification over all classes, and of each class.
+
+    Means leave out classes for which a measure is undefined. `macro` counts each class alike, `weighted` by
+    its share of the reference (so the weighted producer's accuracy is the overall accuracy).
+    """
 
     overall_accuracy: float | None
     kappa: float | None
     majority_share: float | None
     per_class: tuple[ClassScores, ...]
     macro: dict[str, float | None]
+    weighted: dict[str, float | None]
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values, in the order in which ``metrics.json`` has them."""
@@ -101,13 +109,14 @@ def scores(confusion: Matrix, names: Sequence[str]) -> Scores:
         )
         for name, hit, total, called in zip(names, hits.tolist(), support.tolist(), predicted.tolist(), strict=True)
     )
-    measures = ("producers_accuracy", "users_accuracy", "f1", "iou")
+    columns = {measure: [getattr(item, measure) for item in per_class] for measure in MEASURES}
     return Scores(
         overall_accuracy=_ratio(int(hits.sum()), int(confusion.sum())),
         kappa=kappa(confusion),
         majority_share=_ratio(int(support.max()), int(confusion.sum())),
         per_class=per_class,
-        macro={measure: _mean([getattr(item, measure) for item in per_class]) for measure in measures},
+        macro={measure: _mean(column, [1] * len(per_class)) for measure, column in columns.items()},
+        weighted={measure: _mean(column, support.tolist()) for measure, column in columns.items()},
     )
 
 
@@ -136,6 +145,7 @@ def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else None
+def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    defined = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    whole = sum(weight for _, weight in defined)
+    return sum(value * weight for value, weight in defined) / whole if whole else None

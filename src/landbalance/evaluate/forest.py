@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 from landbalance.errors import UserError
+from landbalance.evaluate.accuracy import Matrix, confusions
 from landbalance.prediction import cores
 from landbalance.tiles import IGNORED, TileStore
 
@@ -56,13 +56,43 @@ def fitted_forest(tiles: TileStore, limit: int) -> Forest:
     UserError
         When nothing in the train split is labelled.
     """
-    segmentation = tiles.info.task == "segmentation"
-    inputs, targets = _pixels(tiles, limit) if segmentation else _tiles(tiles, limit)
+    inputs, targets = _samples(tiles, tiles.ids("train"), limit)
     if not len(targets):
         raise UserError(
             f"{tiles.folder}: no labelled sample in the train split, so no baseline can be fitted. "
             "Check labels and split of the dataset, or set evaluate.baseline to false."
         )
+    return _fitted(inputs, targets)
+
+
+@dataclass(frozen=True)
+class RandomSplit:
+    """How a forest fares that is fitted and judged on samples of all tiles, split at random."""
+
+    confusion: Matrix
+    train_samples: int
+
+
+def random_split(tiles: TileStore, train: int, test: int) -> RandomSplit:
+    """Judge a forest the way that flatters it: its training samples lie among those that it is judged on.
+
+    Samples are drawn from the train and test splits alike, whatever their blocks. Where training tiles overlap, a
+    pixel may stand on both sides, as it does when tiles are split at random.
+
+    Parameters
+    ----------
+    train, test : int
+        Samples to fit and to judge on; `train` as many as the honest forest had, for a fair comparison.
+    """
+    ids = np.sort(np.concatenate([tiles.ids("train"), tiles.ids("test")]))
+    inputs, targets = _samples(tiles, ids, train + test)
+    order = np.random.default_rng(_SEED).permutation(len(targets))
+    fit, judge = order[:train], order[train:]
+    predicted = _fitted(inputs[fit], targets[fit]).model.predict(inputs[judge]).astype(np.uint8)
+    return RandomSplit(confusions(targets[None, judge], predicted[None], len(tiles.info.classes))[0], len(fit))
+
+
+def _fitted(inputs: NDArray[np.float32], targets: NDArray[np.uint8]) -> Forest:
     model = RandomForestClassifier(n_estimators=TREES, n_jobs=cores(), random_state=_SEED)
     model.fit(inputs, targets)
     return Forest(model, len(targets))
@@ -100,9 +130,13 @@ def chunks(tiles: TileStore, ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return [ids[first : first + size] for first in range(0, len(ids), size)]
 
 
-def _pixels(tiles: TileStore, limit: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Return band values and classes of labelled train pixels, each equally likely to be drawn."""
-    ids = tiles.ids("train")
+def _samples(tiles: TileStore, ids: NDArray[np.int64], limit: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Return features and classes of at most `limit` labelled samples of the tiles, each equally likely to be drawn."""
+    return (_pixels if tiles.info.task == "segmentation" else _tiles)(tiles, ids, limit)
+
+
+def _pixels(tiles: TileStore, ids: NDArray[np.int64], limit: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Return band values and classes of labelled pixels, each equally likely to be drawn."""
     labelled = _labelled(tiles)[ids]
     last = labelled.cumsum()
     drawn = _drawn(int(labelled.sum()), limit)
@@ -133,9 +167,8 @@ def _drawn(total: int, limit: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(_SEED).choice(total, limit, replace=False, shuffle=False))
 
 
-def _tiles(tiles: TileStore, limit: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Return band statistics and classes of labelled train tiles."""
-    ids = tiles.ids("train")
+def _tiles(tiles: TileStore, ids: NDArray[np.int64], limit: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Return band statistics and classes of labelled tiles."""
     inputs, targets = [], []
     for chunk in chunks(tiles, ids[_drawn(len(ids), limit)]):
         images, labels = tiles.read(chunk)
@@ -155,5 +188,6 @@ def _joined(
 
 
 def _labelled(tiles: TileStore) -> NDArray[np.int64]:
-    table = pq.read_table(tiles.folder / "index.parquet", columns=["labelled"])
-    return np.asarray(table["labelled"].to_numpy(), np.int64)
+    counts = tiles.column("labelled")
+    assert counts is not None, "every index says how much of a tile is labelled"
+    return counts.astype(np.int64)

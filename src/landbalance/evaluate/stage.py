@@ -1,41 +1,25 @@
 """Judges a model bundle on the test split of a tile store and writes what it found."""
 
-import csv
-import io
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
 from landbalance.bundle import Bundle
+from landbalance.comparison import compared
 from landbalance.config.learning import Evaluate
 from landbalance.errors import UserError
-from landbalance.evaluate import forest, table
-from landbalance.evaluate.accuracy import Matrix, Scores, confusions, majority_confusion, scores
+from landbalance.evaluate import forest, metrics
+from landbalance.evaluate.accuracy import scores
+from landbalance.evaluate.calibration import calibration
+from landbalance.evaluate.distance import distances
+from landbalance.evaluate.intervals import intervals
+from landbalance.evaluate.judge import HeldOut, Verdict, held_out, judged_forest, judged_network
 from landbalance.files import placed, write_json, write_text
-from landbalance.prediction import Predictor, open_predictor
-from landbalance.progress import Progress
-from landbalance.tiles import IGNORED, StoreInfo, TileStore, open_tiles
+from landbalance.prediction import open_predictor
+from landbalance.tiles import StoreInfo, open_tiles
 
 _log = logging.getLogger(__name__)
-
-_SCHEMA = pa.schema(
-    [("tile", pa.int64()), ("valid", pa.int64()), ("correct", pa.int64()), ("confusion", pa.list_(pa.int64()))]
-)
-
-
-@dataclass(frozen=True)
-class _Baseline:
-    confusion: Matrix
-    samples: int
-    seconds: float
 
 
 def run(name: str, settings: Evaluate, store: Path, bundle: Path, folder: Path) -> None:
@@ -46,7 +30,7 @@ def run(name: str, settings: Evaluate, store: Path, bundle: Path, folder: Path) 
     name : str
         The experiment.
     settings : Evaluate
-        Whether, and on how many pixels, a random forest is fitted for comparison.
+        Whether, and on how many pixels, a random forest is fitted for comparison; how intervals are drawn.
     store, bundle : Path
         Folders of the tile store and of the model bundle.
     folder : Path
@@ -59,22 +43,30 @@ def run(name: str, settings: Evaluate, store: Path, bundle: Path, folder: Path) 
     """
     tiles, predictor = open_tiles(store), open_predictor(bundle)
     _check_match(predictor.card, tiles.info, store, bundle)
-    ids = tiles.ids("test")
-    if not len(ids):
+    split = held_out(tiles)
+    if not len(split.ids):
         raise _no_test(store, "holds no tile")
-    names = [item.name for item in tiles.info.classes]
     with placed(folder) as temporary:
         temporary.mkdir()
-        confusion = _judged(name, tiles, ids, predictor, temporary / "predictions.parquet")
-        if not confusion.sum():
+        network, reliability = judged_network(name, split, predictor, temporary / "predictions.parquet")
+        if not network.confusion.sum():
             raise _no_test(store, "has no labelled pixel")
-        baseline = _baseline(tiles, ids, settings.baseline_pixels) if settings.baseline else None
-        if baseline is not None:
-            assert baseline.confusion.sum() == confusion.sum(), "both are judged on the same pixels"
-        result = scores(confusion, names)
-        _log_tables(name, predictor.card, result, baseline, confusion, names)
-        write_text(temporary / "confusion.csv", _as_csv(confusion, names))
-        write_json(temporary / "metrics.json", _as_json(name, result, confusion, names, baseline))
+        baseline = _baseline(split, network, settings) if settings.baseline else None
+        distance = distances(tiles)
+        found = metrics.Metrics(
+            name=name,
+            network=predictor.card.model.architecture,
+            classes=[item.name for item in tiles.info.classes],
+            confusion=network.confusion,
+            intervals=_intervals(split, network, settings),
+            calibration=calibration(reliability),
+            distance=None if distance is None else distance.as_json(tiles.info.resolution),
+            baseline=baseline,
+            random_split=_random_split(split, baseline, settings),
+        )
+        metrics.log(found)
+        write_text(temporary / "confusion.csv", found.as_csv())
+        write_json(temporary / "metrics.json", found.as_json())
 
 
 def _check_match(card: Bundle, info: StoreInfo, store: Path, bundle: Path) -> None:
@@ -99,101 +91,49 @@ def _no_test(store: Path, what: str) -> UserError:
     )
 
 
-def _judged(name: str, tiles: TileStore, ids: NDArray[np.int64], predictor: Predictor, target: Path) -> Matrix:
-    """Return the summed confusion matrix of the network and write a row for each tile to `target`."""
-    classes = len(tiles.info.classes)
-    total = np.zeros((classes, classes), np.int64)
-    with pq.ParquetWriter(target, _SCHEMA) as writer:
-        for chunk, images, labels in _read(tiles, ids, f"evaluate {name}"):
-            each = _confusions(tiles, labels, predictor.classes(images))
-            total += each.sum(axis=0)
-            writer.write_table(_rows(chunk, each))
-    return total
+def _intervals(split: HeldOut, verdict: Verdict, settings: Evaluate) -> dict[str, Any]:
+    names = [item.name for item in split.tiles.info.classes]
+    return intervals(verdict.by_unit, names, split.unit, settings.resamples, settings.level)
 
 
-def _baseline(tiles: TileStore, ids: NDArray[np.int64], limit: int) -> _Baseline:
+def _baseline(split: HeldOut, network: Verdict, settings: Evaluate) -> metrics.Baseline:
     """Return how a random forest fares on the same test samples."""
     started = time.perf_counter()
-    fitted = forest.fitted_forest(tiles, limit)
+    fitted = forest.fitted_forest(split.tiles, settings.baseline_pixels)
     _log.info(
         "baseline: random forest of %d trees, fitted on %d %s of the train split in %.1f s",
         forest.TREES,
         fitted.samples,
-        "pixels" if tiles.info.task == "segmentation" else "tiles",
+        "pixels" if split.tiles.info.task == "segmentation" else "tiles",
         time.perf_counter() - started,
     )
-    missing = tiles.info.normalisation.missing
-    classes = len(tiles.info.classes)
-    total = np.zeros((classes, classes), np.int64)
-    for _, images, labels in _read(tiles, ids, "random forest"):
-        total += _confusions(tiles, labels, fitted.classes(images, labels, missing)).sum(axis=0)
-    return _Baseline(total, fitted.samples, time.perf_counter() - started)
-
-
-def _read(
-    tiles: TileStore, ids: NDArray[np.int64], title: str
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.uint8]]]:
-    with Progress(title, len(ids), "tile") as progress:
-        for chunk in forest.chunks(tiles, ids):
-            yield chunk, *tiles.read(chunk)
-            progress.advance(len(chunk))
-
-
-def _confusions(tiles: TileStore, labels: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> Matrix:
-    classes = len(tiles.info.classes)
-    if (wrong := labels[(labels >= classes) & (labels != IGNORED)]).size:
-        raise UserError(
-            f"{tiles.folder}: a label is {wrong[0]}; allowed: 0 … {classes - 1} and {IGNORED}. "
-            "Delete the folder and tile again."
-        )
-    return confusions(labels, predicted, classes)
-
-
-def _rows(ids: NDArray[np.int64], each: Matrix) -> pa.Table:
-    flat = each.reshape(len(ids), -1)
-    columns = [ids, flat.sum(axis=1), np.trace(each, axis1=1, axis2=2), flat.tolist()]
-    return pa.table(
-        [pa.array(column, kind) for column, kind in zip(columns, _SCHEMA.types, strict=True)], schema=_SCHEMA
+    verdict = judged_forest(split, fitted)
+    return metrics.Baseline(
+        confusion=verdict.confusion,
+        intervals=_intervals(split, verdict, settings),
+        comparison=compared(network.judged, verdict.judged, settings.resamples, settings.level),
+        samples=fitted.samples,
+        seconds=time.perf_counter() - started,
     )
 
 
-def _log_tables(
-    name: str, card: Bundle, result: Scores, baseline: _Baseline | None, confusion: Matrix, names: list[str]
-) -> None:
-    rows = {card.model.architecture: result}
-    if baseline is not None:
-        rows["random forest"] = scores(baseline.confusion, names)
-    rows[f"always {names[int(confusion.sum(axis=1).argmax())]}"] = scores(majority_confusion(confusion), names)
-    _log.info("%s, test split, %d samples:\n%s", name, confusion.sum(), table.comparison(rows))
-    _log.info("%s, by class (n/a: undefined, left out of averages):\n%s", name, table.by_class(result))
-    for item in result.per_class:
-        if not item.support:
-            _log.warning("%s: %s does not occur in the test split: its producer's accuracy is n/a", name, item.name)
-        elif not item.predicted:
-            _log.warning("%s: %s is never predicted: its user's accuracy is n/a", name, item.name)
-
-
-def _as_json(
-    name: str, result: Scores, confusion: Matrix, names: list[str], baseline: _Baseline | None
-) -> dict[str, Any]:
-    of_forest = None
-    if baseline is not None:
-        judged = scores(baseline.confusion, names)
-        of_forest = {
-            "name": "random forest",
-            "overall_accuracy": judged.overall_accuracy,
-            "kappa": judged.kappa,
-            "confusion": baseline.confusion.tolist(),
-            "train_pixels": baseline.samples,
-            "seconds": round(baseline.seconds, 3),
-        }
-    head = {"experiment": name, "split": "test", "classes": names, "confusion": confusion.tolist()}
-    return {**head, **result.as_json(), "baseline": of_forest}
-
-
-def _as_csv(confusion: Matrix, names: list[str]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["reference \\ predicted", *names])
-    writer.writerows([name, *row] for name, row in zip(names, confusion.tolist(), strict=True))
-    return text.getvalue()
+def _random_split(split: HeldOut, baseline: metrics.Baseline | None, settings: Evaluate) -> dict[str, Any] | None:
+    """Return how a forest would score on samples split at random, None where that is not asked or means nothing."""
+    if not settings.random_split or baseline is None:
+        return None
+    if split.unit == "tile":
+        _log.warning("evaluate.random_split: images in folders are split at random anyway, so there is nothing to show")
+        return None
+    names = [item.name for item in split.tiles.info.classes]
+    honest = scores(baseline.confusion, names)
+    test = min(int(baseline.confusion.sum()), settings.baseline_pixels)
+    flattering = forest.random_split(split.tiles, baseline.samples, test)
+    judged = scores(flattering.confusion, names)
+    assert judged.overall_accuracy is not None and honest.overall_accuracy is not None
+    return {
+        "overall_accuracy": judged.overall_accuracy,
+        "kappa": judged.kappa,
+        "train_samples": flattering.train_samples,
+        "test_samples": int(flattering.confusion.sum()),
+        "optimism": judged.overall_accuracy - honest.overall_accuracy,
+    }

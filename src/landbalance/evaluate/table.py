@@ -1,8 +1,9 @@
 """Measures as text: aligned tables for the log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from landbalance.evaluate.accuracy import Scores
+from landbalance.table import aligned
 
 
 def comparison(rows: Mapping[str, Scores]) -> str:
@@ -34,13 +35,3 @@ def by_class(item: Scores) -> str:
 def shown(value: float | None) -> str:
     """Return a measure with three decimals, ``n/a`` where it is undefined."""
     return "n/a" if value is None else f"{value:.3f}"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as lines: the first column flush left, the others flush right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return "\n".join(lines)

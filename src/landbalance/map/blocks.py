@@ -1,97 +1,192 @@
-"""Class codes of a scene, block by block: a class per pixel, or votes of overlapping tiles.
+"""Class probabilities of a scene, block by block: of each pixel, or from the votes of overlapping tiles.
 
-The memory that it takes depends on the window or on the scene's width, not on its height.
+The memory that it takes depends on the window, not on the scene: a wide scene is worked on in panels.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from landbalance.config.learning import Map
+from landbalance.map.strips import Strip, strips
 from landbalance.map.windows import Span, spans, tile_starts
-from landbalance.prediction import Predictor
+from landbalance.prediction import Predictor, in_order
 from landbalance.raster import SceneReader
 
 _VOTES = 1 << 20
 """A tile's probabilities become whole votes out of so many: their sums are exact, in any order."""
 
+_STRIP_BYTES = 80 << 20
+"""What a panel's strip and the sums of its probabilities may take together."""
+
 
 @dataclass(frozen=True)
 class Block:
-    """Codes of a part of the map; `codes` is uint8 of shape (height, width)."""
+    """Probabilities of a part of the map.
+
+    Parameters
+    ----------
+    row, col : int
+        First pixel.
+    probabilities : ndarray of float32, shape (classes, height, width)
+        They sum to 1 where `valid`, within rounding.
+    valid : ndarray of bool, shape (height, width)
+        Pixels with data.
+    """
 
     row: int
     col: int
-    codes: NDArray[np.uint8]
+    probabilities: NDArray[np.float32]
+    valid: NDArray[np.bool_]
 
 
-def segmented(scene: SceneReader, predictor: Predictor, window: int, overlap: int, nodata: int) -> Iterator[Block]:
+def segmented(scene: SceneReader, predictors: Sequence[Predictor], settings: Map) -> Iterator[Block]:
     """Yield the map of a network that gives a class to each pixel; each pixel of the scene stands in one block.
 
     Parameters
     ----------
     scene : SceneReader
         With the bands of the network, in its order.
-    window, overlap, nodata : int
-        As in `config.Map`.
+    predictors : sequence of Predictor
+        The same network for each thread that shall work; their number changes nothing.
+    settings : Map
+        Window, overlap and join.
     """
+    card = predictors[0].card
     # An encoder of that depth halves the resolution so many times.
-    multiple = 2**predictor.card.model.depth
-    rows = spans(scene.grid.height, window, overlap, multiple)
-    columns = spans(scene.grid.width, window, overlap, multiple)
-    together = predictor.batch_size(rows[0].size, columns[0].size)
-    for row in rows:
-        for first in range(0, len(columns), together):
-            yield from _window_blocks(scene, predictor, row, columns[first : first + together], nodata)
+    multiple = 2**card.model.depth
+    rows, columns = (
+        spans(length, settings.window, settings.overlap, multiple, settings.join == "blend")
+        for length in (scene.grid.height, scene.grid.width)
+    )
+    column_bytes = rows[0].size * (len(card.bands) * scene.dtype.itemsize + 4 * len(card.classes))
+    for panel in _panels(columns, max(1, _STRIP_BYTES // column_bytes)):
+        yield from _panel_blocks(scene, predictors, rows, panel)
 
 
-def _window_blocks(
-    scene: SceneReader, predictor: Predictor, row: Span, columns: Sequence[Span], nodata: int
-) -> list[Block]:
-    """Return the used parts of some windows of a row; a window without data is not computed."""
-    read = [scene.read(row.start, column.start, row.size, column.size) for column in columns]
-    used = [
-        (slice(row.first - row.start, row.stop - row.start), slice(span.first - span.start, span.stop - span.start))
-        for span in columns
+@dataclass(frozen=True)
+class _Panel:
+    """Columns `first` … `stop` - 1 of the scene and all windows that count for them."""
+
+    first: int
+    stop: int
+    columns: Sequence[Span]
+
+
+def _panels(columns: Sequence[Span], width: int) -> list[_Panel]:
+    """Return panels of about `width` columns; what windows on a border predict is computed for both its sides."""
+    total = columns[-1].stop
+    edges = np.linspace(0, total, -(-total // width) + 1).round().astype(int).tolist()
+    return [
+        _Panel(first, stop, [span for span in columns if span.first < stop and span.stop > first])
+        for first, stop in pairwise(edges)
     ]
-    blocks = [
-        Block(row.first, span.first, np.full((row.stop - row.first, span.stop - span.first), nodata, np.uint8))
-        for span in columns
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some windows of a row of windows."""
+
+    row: Span
+    columns: Sequence[Span]
+    strip: Strip
+
+
+def _panel_blocks(
+    scene: SceneReader, predictors: Sequence[Predictor], rows: Sequence[Span], panel: _Panel
+) -> Iterator[Block]:
+    height, width = rows[0].size, panel.columns[0].size
+    left = panel.columns[0].start
+    together = predictors[0].batch_size(height, width)
+    read = strips(scene, [row.start for row in rows], height, left, panel.columns[-1].start + width - left)
+    tasks = (
+        _Task(row, panel.columns[first : first + together], strip)
+        for row, strip in zip(rows, read, strict=True)
+        for first in range(0, len(panel.columns), together)
+    )
+    sums = np.zeros((len(predictors[0].card.classes), height, panel.stop - panel.first), np.float32)
+    after = dict(zip([row.first for row in rows], [*(row.first for row in rows[1:]), rows[-1].stop], strict=True))
+    for first, of_row in groupby(in_order(predictors, tasks, _weighted), key=lambda item: item[0].row.first):
+        for task, parts in of_row:
+            strip = task.strip
+            for column, part in zip(task.columns, parts, strict=True):
+                if part is not None:
+                    low, high = max(column.first, panel.first), min(column.stop, panel.stop)
+                    place = sums[:, : part.shape[1], low - panel.first : high - panel.first]
+                    place += part[:, :, low - column.first : high - column.first]
+        # Later windows count from the next row's first pixel on.
+        done = after[first] - first
+        there = strip.valid[first - strip.row : after[first] - strip.row, panel.first - left : panel.stop - left]
+        yield Block(first, panel.first, sums[:, :done].copy(), there)
+        sums[:, : height - done] = sums[:, done:].copy()
+        sums[:, height - done :] = 0
+
+
+def _weighted(predictor: Predictor, task: _Task) -> list[NDArray[np.float32] | None]:
+    """Return what each window adds to the probabilities of the pixels it counts for; None for one without data."""
+    strip = task.strip
+    places = [slice(column.start - strip.col, column.start - strip.col + column.size) for column in task.columns]
+    with_data = [
+        number
+        for number, (place, column) in enumerate(zip(places, task.columns, strict=True))
+        if strip.valid[task.row.used, place][:, column.used].any()
     ]
-    with_data = [number for number, (_, valid) in enumerate(read) if valid[used[number]].any()]
+    parts: list[NDArray[np.float32] | None] = [None] * len(places)
     if with_data:
-        classes = predictor.classes(np.stack([read[number][0] for number in with_data]))
-        for number, of_window in zip(with_data, classes, strict=True):
-            np.copyto(blocks[number].codes, of_window[used[number]], where=read[number][1][used[number]])
-    return blocks
+        images = np.stack([strip.images[:, :, places[number]] for number in with_data])
+        for number, probabilities in zip(with_data, predictor.probabilities(images), strict=True):
+            column = task.columns[number]
+            weights = task.row.weights[:, None] * column.weights
+            parts[number] = probabilities[:, task.row.used, column.used] * weights
+    return parts
 
 
-def voted(scene: SceneReader, predictor: Predictor, nodata: int) -> Iterator[Block]:
+def voted(scene: SceneReader, predictors: Sequence[Predictor], settings: Map) -> Iterator[Block]:
     """Yield the map of a network that gives a class to each tile; each pixel of the scene stands in one block.
 
-    Tiles lie a quarter of their size apart. A pixel gets the class with the highest mean probability over the tiles
-    that cover it; a tile without data has no vote.
+    A pixel gets the mean probabilities of the tiles that cover it; a tile without data has no vote. Tiles lie
+    ``map.stride`` apart.
     """
-    size = predictor.card.tile_size
-    stride = max(1, size // 4)
+    size = predictors[0].card.tile_size
+    stride = settings.stride or max(1, size // 4)
     height, width = scene.grid.height, scene.grid.width
     rows, columns = tile_starts(height, size, stride), tile_starts(width, size, stride)
     column_cells = _cells(columns, size, width)
+    together = predictors[0].batch_size(size, size)
+    tasks = (
+        _Votes(number, columns[first : first + together], strip)
+        for number, strip in enumerate(strips(scene, rows, size, 0, max(width, size)))
+        for first in range(0, len(columns), together)
+    )
     recent: deque[NDArray[np.int64]] = deque()
+    of_rows = groupby(in_order(predictors, tasks, _tile_votes), key=lambda item: item[0].number)
     # The last tile row that covers a cell is the one that begins above it; its cells are complete then.
     for last, cells in groupby(_cells(rows, size, height), key=lambda cell: cell.high - 1):
-        row, after = rows[last], rows[last + 1] if last + 1 < len(rows) else height
-        votes, valid = _tile_votes(scene, predictor, row, columns, after - row)
-        recent.append(votes)
+        number, done = next(of_rows)
+        assert number == last, "each row of tiles completes some cells"
+        results = list(done)
+        strip = results[0][0].strip
+        recent.append(np.concatenate([votes for _, votes in results]))
         for cell in cells:
             while len(recent) > cell.high - cell.low:
                 recent.popleft()
-            codes = _winners(np.sum(recent, axis=0), column_cells, cell.stop - cell.first)
-            there = valid[cell.first - row : cell.stop - row]
-            yield Block(cell.first, 0, np.where(there, codes, np.uint8(nodata)))
+            shares = _shares(np.sum(recent, axis=0), column_cells)
+            rows_of_cell = cell.stop - cell.first
+            there = strip.valid[cell.first - strip.row : cell.stop - strip.row, :width]
+            yield Block(cell.first, 0, np.repeat(shares[:, None], rows_of_cell, axis=1), there)
+
+
+@dataclass(frozen=True)
+class _Votes:
+    """Some tiles of a row of tiles."""
+
+    number: int
+    columns: Sequence[int]
+    strip: Strip
 
 
 @dataclass(frozen=True)
@@ -112,30 +207,21 @@ def _cells(starts: Sequence[int], size: int, length: int) -> list[_Cell]:
     return [_Cell(*map(int, each)) for each in zip(edges[:-1], edges[1:], low, high, strict=True)]
 
 
-def _tile_votes(
-    scene: SceneReader, predictor: Predictor, row: int, columns: Sequence[int], rows_valid: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the votes of a row of tiles, (tiles, classes), and the valid pixels of its first `rows_valid` rows."""
-    size, grid = predictor.card.tile_size, scene.grid
-    votes = np.zeros((len(columns), len(predictor.card.classes)), np.int64)
-    valid = np.zeros((rows_valid, grid.width), np.bool_)
-    together = predictor.batch_size(size, size)
-    for first in range(0, len(columns), together):
-        starts = columns[first : first + together]
-        images, there = scene.read(row, starts[0], size, starts[-1] + size - starts[0])
-        inside = min(there.shape[1], grid.width - starts[0])
-        valid[:, starts[0] : starts[0] + inside] = there[:rows_valid, :inside]
-        places = [slice(start - starts[0], start - starts[0] + size) for start in starts]
-        with_data = [number for number, place in enumerate(places) if there[:, place].any()]
-        if with_data:
-            shares = predictor.probabilities(np.stack([images[:, :, places[number]] for number in with_data]))
-            votes[first + np.asarray(with_data)] = np.rint(shares * _VOTES).astype(np.int64)
-    return votes, valid
+def _tile_votes(predictor: Predictor, task: _Votes) -> NDArray[np.int64]:
+    """Return the votes of some tiles, (tiles, classes)."""
+    size, strip = predictor.card.tile_size, task.strip
+    votes = np.zeros((len(task.columns), len(predictor.card.classes)), np.int64)
+    places = [slice(start, start + size) for start in task.columns]
+    with_data = [number for number, place in enumerate(places) if strip.valid[:, place].any()]
+    if with_data:
+        images = np.stack([strip.images[:, :, places[number]] for number in with_data])
+        votes[with_data] = np.rint(predictor.probabilities(images) * _VOTES).astype(np.int64)
+    return votes
 
 
-def _winners(votes: NDArray[np.int64], cells: Sequence[_Cell], height: int) -> NDArray[np.uint8]:
-    """Return the class with most votes of each pixel of a strip, from the votes of tiles (tiles, classes)."""
+def _shares(votes: NDArray[np.int64], cells: Sequence[_Cell]) -> NDArray[np.float32]:
+    """Return each class's share of the votes for each pixel of a row, (classes, pixels), from those of the tiles."""
     until = np.concatenate([np.zeros((1, votes.shape[1]), np.int64), votes.cumsum(axis=0)])
     total = until[[cell.high for cell in cells]] - until[[cell.low for cell in cells]]
-    winner = np.repeat(total.argmax(axis=1).astype(np.uint8), [cell.stop - cell.first for cell in cells])
-    return np.broadcast_to(winner, (height, len(winner)))
+    shares = (total / np.maximum(total.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+    return np.repeat(shares.T, [cell.stop - cell.first for cell in cells], axis=1)

@@ -1,7 +1,8 @@
-"""Maps a scene with a model bundle: checks that they fit, predicts block by block, writes the map and its style."""
+"""Maps a scene with a model bundle: checks that they fit, predicts block by block, writes the map."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,24 +10,39 @@ from numpy.typing import NDArray
 
 from landbalance import __version__
 from landbalance.bundle import WEIGHTS, Bundle, read_card
-from landbalance.config.data import ClassInfo, Dataset, Scene
+from landbalance.config.data import ClassInfo, Dataset, Resampling, Scene, band_file
 from landbalance.config.learning import Map
 from landbalance.errors import UserError
-from landbalance.files import digest, write_text
+from landbalance.files import digest, write_json, write_text
+from landbalance.map import layers
 from landbalance.map.blocks import Block, segmented, voted
-from landbalance.map.geotiff import Legend, write_map
+from landbalance.map.filtering import Codes, filtered
+from landbalance.map.geotiff import Layer, Legend, code_layer, write_layers
+from landbalance.map.mosaic import mosaic
+from landbalance.map.polygons import polygon_style, write_polygons
+from landbalance.map.scenes import named_scene
+from landbalance.map.stac import Description, acquisition, stac_item
 from landbalance.map.style import style
-from landbalance.prediction import Predictor, open_predictor
+from landbalance.prediction import Predictor, open_predictors
 from landbalance.progress import Progress
 from landbalance.raster import Grid, SceneReader, open_scene
 
 _log = logging.getLogger(__name__)
 
+MOSAIC = "mosaic.tif"
 _SAME_RESOLUTION = 0.01
 """Relative difference of pixel sizes that makes no difference to a network."""
 
 
-def run(scene_name: str, dataset: Dataset, settings: Map, source: Path, bundle: Path, target: Path) -> None:
+def run(
+    scene_name: str,
+    dataset: Dataset,
+    settings: Map,
+    source: Path,
+    bundle: Path,
+    target: Path,
+    workers: int | None = None,
+) -> None:
     """Map a scene of a dataset.
 
     Parameters
@@ -36,13 +52,15 @@ def run(scene_name: str, dataset: Dataset, settings: Map, source: Path, bundle: 
     dataset : Dataset
         Its scenes, classes (names and colours) and common grid.
     settings : Map
-        Window, overlap and the code for nodata.
+        Windows, and which files there shall be.
     source : Path
         The dataset's download folder.
     bundle : Path
         Folder of the model bundle.
     target : Path
-        The map; its QGIS style appears beside it, with the ending ``.qml``.
+        The map; its QGIS style and the other files appear beside it, see `config.Map.endings`.
+    workers : int or None
+        Threads that predict; as many as suit the devices when None.
 
     Raises
     ------
@@ -51,15 +69,176 @@ def run(scene_name: str, dataset: Dataset, settings: Map, source: Path, bundle: 
     """
     card = read_card(bundle)
     scene = _scene_for(card, scene_name, dataset, bundle)
-    _check_classes(card, dataset.classes, settings.nodata, bundle)
-    legend = Legend(dataset.classes, settings.nodata)
-    with open_scene(scene, source, dataset.resolution, dataset.resampling) as reader:
-        _check_resolution(card, reader.grid, scene_name, bundle)
-        predictor = open_predictor(bundle)
-        blocks = _with_progress(_blocks(reader, predictor, settings), scene_name, reader.grid)
-        counts = write_map(target, blocks, reader.grid, legend, _tags(scene_name, scene, dataset, card, bundle))
-        write_text(target.with_suffix(".qml"), style(legend))
-        _log.info("%s: area of each class\n%s", target, _areas(counts, legend, reader.grid))
+    _check_classes(card, dataset.classes, bundle)
+    work = _Work(
+        scene_name,
+        scene,
+        source,
+        dataset.resolution,
+        dataset.resampling,
+        dataset.classes,
+        "; ".join(item.attribution for item in dataset.sources if item.attribution),
+        settings,
+        card,
+        bundle,
+        target,
+    )
+    _map(work, workers)
+
+
+def run_bundle(
+    bundle: Path, scenes: Sequence[str], settings: Map, folder: Path, workers: int | None = None
+) -> list[Path]:
+    """Map any scenes with a model bundle and nothing else, and return the maps.
+
+    Parameters
+    ----------
+    bundle : Path
+        Folder of the model bundle.
+    scenes : sequence of str
+        See `scenes.named_scene`.
+    settings : Map
+        Windows, and which files there shall be.
+    folder : Path
+        Where the maps appear, under the scenes' names.
+    workers : int or None
+        Threads that predict; as many as suit the devices when None.
+
+    Raises
+    ------
+    UserError
+        When a scene or the model is missing or damaged, or the two do not fit together; before anything is mapped.
+    """
+    card = read_card(bundle)
+    found = [named_scene(text, card.bands) for text in scenes]
+    names = [item.name for item in found]
+    if settings.mosaic and Path(MOSAIC).stem in names:
+        raise UserError(f"a scene is called {Path(MOSAIC).stem}: its map would be the file of the mosaic. Rename it.")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(
+            f"several scenes are called {', '.join(repeated)}: their maps would be one file. Map them apart."
+        )
+    works = [
+        _Work(
+            item.name,
+            item.scene,
+            Path("/"),
+            card.resolution,
+            "bilinear",
+            card.classes,
+            "",
+            settings,
+            card,
+            bundle,
+            folder / f"{item.name}.tif",
+        )
+        for item in found
+    ]
+    for work in works:
+        _check_settings(work)
+    for work in works:
+        _map(work, workers)
+    maps = [work.target for work in works]
+    if not settings.mosaic:
+        return maps
+    mosaic(maps, card.classes, settings.nodata, folder / MOSAIC)
+    return [*maps, folder / MOSAIC]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A scene to map, and all that decides how."""
+
+    name: str
+    scene: Scene
+    source: Path
+    resolution: float | None
+    resampling: Resampling
+    classes: Sequence[ClassInfo]
+    attribution: str
+    settings: Map
+    card: Bundle
+    bundle: Path
+    target: Path
+
+    def beside(self, ending: str) -> Path:
+        """Return the file of the scene whose name ends so."""
+        return self.target.with_name(f"{self.target.stem}.{ending}")
+
+
+def _map(work: _Work, workers: int | None) -> None:
+    _check_settings(work)
+    legend = Legend(work.classes, work.settings.nodata)
+    with open_scene(work.scene, work.source, work.resolution, work.resampling) as reader:
+        _check_resolution(work.card, reader.grid, work.name, work.bundle)
+        predictors = open_predictors(work.bundle, workers)
+        blocks = _with_progress(_blocks(reader, predictors, work.settings), work.name, reader.grid)
+        tags = _tags(work)
+        counts = write_layers(_layers(work, legend), blocks, reader.grid, tags)
+        grid = reader.grid
+    write_text(work.beside("qml"), style(legend))
+    _log.info("%s: area of each class\n%s", work.target, _areas(counts, legend, grid))
+    _write_derived(work, legend, grid, tags)
+
+
+def _layers(work: _Work, legend: Legend) -> list[Layer[Block]]:
+    """Return the files that the blocks go to, the class map first."""
+    nodata = work.settings.nodata
+    result: list[Layer[Block]] = [code_layer(work.target, lambda block: layers.codes(block, nodata), legend)]
+    if work.settings.probability:
+        names = [item.name for item in work.classes]
+        result.append(_share_layer(work.beside("probability.tif"), layers.probability, names))
+    for name, values in (
+        ("confidence", layers.confidence),
+        ("entropy", layers.entropy),
+        ("margin", layers.margin),
+    ):
+        if name in work.settings.uncertainty:
+            result.append(_share_layer(work.beside(f"{name}.tif"), values, [name]))
+    return result
+
+
+def _share_layer(target: Path, values: Callable[[Block], NDArray[np.uint8]], bands: Sequence[str]) -> Layer[Block]:
+    return Layer(target, values, bands, layers.NO_SHARE, scale=layers.SCALE)
+
+
+def _write_derived(work: _Work, legend: Legend, grid: Grid, tags: dict[str, str]) -> None:
+    """Write what is made of the finished map: filtered map, polygons, STAC item."""
+    settings, shown = work.settings, work.target
+    if settings.filtered:
+        shown = work.beside("filtered.tif")
+        pieces = filtered(work.target, len(work.classes), settings.majority, settings.minimum_unit)
+        layer: Layer[Codes] = code_layer(shown, lambda piece: piece.codes, legend)
+        own = {"LANDBALANCE_MAJORITY": settings.majority, "LANDBALANCE_MINIMUM_UNIT": settings.minimum_unit}
+        counts = write_layers([layer], pieces, grid, {**tags, **{key: str(own[key]) for key in own if own[key]}})
+        write_text(work.beside("filtered.qml"), style(legend))
+        _log.info("%s: area of each class\n%s", shown, _areas(counts, legend, grid))
+    if settings.polygons:
+        count = write_polygons(shown, legend, work.beside("polygons.gpkg"))
+        write_text(work.beside("polygons.qml"), polygon_style(legend))
+        _log.info("%s: %d polygons", work.beside("polygons.gpkg"), count)
+    if settings.stac:
+        files = {ending: work.beside(ending) for ending in settings.endings if ending != "stac.json"}
+        scene_files = [work.source / band_file(reference)[0] for reference in work.scene.bands.values()]
+        when = acquisition(work.scene.acquired, f"scene {work.name}")
+        description = Description(work.name, when, grid, legend, files, work.bundle, work.card, scene_files)
+        write_json(work.beside("stac.json"), stac_item(description, work.beside("stac.json")))
+
+
+def _check_settings(work: _Work) -> None:
+    settings, classes = work.settings, work.classes
+    if settings.nodata < len(classes):
+        raise UserError(
+            f"map.nodata: {settings.nodata} is the code of the class {classes[settings.nodata].name}; "
+            f"allowed: {len(classes)} … 255. Take 255."
+        )
+    if settings.stride is not None and settings.stride > work.card.tile_size:
+        raise UserError(
+            f"map.stride: {settings.stride} is more than a tile of the model ({work.card.tile_size} pixels), so pixels "
+            f"between tiles would have no class; allowed: 1 … {work.card.tile_size}."
+        )
+    if settings.stac:
+        acquisition(work.scene.acquired, f"scene {work.name}")
 
 
 def _scene_for(card: Bundle, scene_name: str, dataset: Dataset, bundle: Path) -> Scene:
@@ -78,17 +257,12 @@ def _scene_for(card: Bundle, scene_name: str, dataset: Dataset, bundle: Path) ->
     return scene.model_copy(update={"bands": {band: scene.bands[band] for band in card.bands}})
 
 
-def _check_classes(card: Bundle, classes: Sequence[ClassInfo], nodata: int, bundle: Path) -> None:
+def _check_classes(card: Bundle, classes: Sequence[ClassInfo], bundle: Path) -> None:
     of_model, of_dataset = ([item.name for item in items] for items in (card.classes, classes))
     if of_model != of_dataset:
         raise UserError(
             f"{bundle}: the model's classes ({', '.join(of_model)}) are not those of the dataset "
             f"({', '.join(of_dataset)}). Train again, or undo the change of the classes."
-        )
-    if nodata < len(classes):
-        raise UserError(
-            f"map.nodata: {nodata} is the code of the class {classes[nodata].name}; "
-            f"allowed: {len(classes)} … 255. Take 255."
         )
 
 
@@ -103,34 +277,39 @@ def _check_resolution(card: Bundle, grid: Grid, scene_name: str, bundle: Path) -
         )
 
 
-def _blocks(reader: SceneReader, predictor: Predictor, settings: Map) -> Iterator[Block]:
-    if predictor.card.task == "classification":
-        size = predictor.card.tile_size
-        _log.info("tiles of %d × %d pixels, %d apart, vote for each pixel", size, size, max(1, size // 4))
-        return voted(reader, predictor, settings.nodata)
-    _log.info("windows of %d × %d pixels, %d pixels of each edge unused", *(settings.window,) * 2, settings.overlap)
-    return segmented(reader, predictor, settings.window, settings.overlap, settings.nodata)
+def _blocks(reader: SceneReader, predictors: Sequence[Predictor], settings: Map) -> Iterator[Block]:
+    card = predictors[0].card
+    if card.task == "classification":
+        size = card.tile_size
+        stride = settings.stride or max(1, size // 4)
+        _log.info("tiles of %d × %d pixels, %d apart, vote for each pixel", size, size, stride)
+        return voted(reader, predictors, settings)
+    _log.info(
+        "windows of %d × %d pixels, %d pixels at each edge shared with the neighbour: %s",
+        settings.window, settings.window, settings.overlap, settings.join,
+    )  # fmt: skip
+    return segmented(reader, predictors, settings)
 
 
 def _with_progress(blocks: Iterable[Block], scene_name: str, grid: Grid) -> Iterator[Block]:
     with Progress(f"map {scene_name}", grid.width * grid.height, "pixel") as progress:
         for block in blocks:
             yield block
-            progress.advance(block.codes.size)
+            progress.advance(block.valid.size)
 
 
-def _tags(scene_name: str, scene: Scene, dataset: Dataset, card: Bundle, bundle: Path) -> dict[str, str]:
+def _tags(work: _Work) -> dict[str, str]:
     """Return where the map comes from; nothing that changes from run to run."""
     tags = {
         "TIFFTAG_SOFTWARE": f"landbalance {__version__}",
-        "TIFFTAG_IMAGEDESCRIPTION": f"Land cover of {scene_name}",
-        "TIFFTAG_COPYRIGHT": "; ".join(item.attribution for item in dataset.sources if item.attribution),
-        "LANDBALANCE_SCENE": scene_name,
-        "LANDBALANCE_ACQUIRED": scene.acquired or "",
-        "LANDBALANCE_EXPERIMENT": str(card.provenance.get("experiment", "")),
-        "LANDBALANCE_ARCHITECTURE": card.model.architecture,
-        "LANDBALANCE_BANDS": ", ".join(card.bands),
-        "LANDBALANCE_MODEL_SHA256": digest(bundle / WEIGHTS),
+        "TIFFTAG_IMAGEDESCRIPTION": f"Land cover of {work.name}",
+        "TIFFTAG_COPYRIGHT": work.attribution,
+        "LANDBALANCE_SCENE": work.name,
+        "LANDBALANCE_ACQUIRED": work.scene.acquired or "",
+        "LANDBALANCE_EXPERIMENT": str(work.card.provenance.get("experiment", "")),
+        "LANDBALANCE_ARCHITECTURE": work.card.model.architecture,
+        "LANDBALANCE_BANDS": ", ".join(work.card.bands),
+        "LANDBALANCE_MODEL_SHA256": digest(work.bundle / WEIGHTS),
     }
     return {key: value for key, value in tags.items() if value}
 

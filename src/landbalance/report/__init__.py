@@ -2,6 +2,7 @@
 
 from landbalance.report.overview import run_index
 from landbalance.report.page import run
+from landbalance.report.reproduce import Inputs
 from landbalance.report.summary import summary
 
-__all__ = ["run", "run_index", "summary"]
+__all__ = ["Inputs", "run", "run_index", "summary"]

@@ -1,7 +1,6 @@
 """What the stages left of an experiment, read and checked in one place."""
 
 import logging
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,11 +14,14 @@ from landbalance.files import read_json
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
 from landbalance.profiles import NodeProfile, read_profile
-from landbalance.report.results import Manifest, Metrics, Run
+from landbalance.report.reproduce import Inputs, cluster_text, own_config, snakemake_command, stage_commands
+from landbalance.report.results import Assessment, Manifest, Metrics, Run
 from landbalance.report.speed import EqualRun, Speed, StepTimes, measured_speed, step_times, team
 from landbalance.tiles import StoreInfo, open_tiles
 
-ResultT = TypeVar("ResultT", Metrics, Run, Manifest)
+ResultT = TypeVar("ResultT", Assessment, Manifest, Metrics, Run)
+
+_GIVEN = Inputs()
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ class Content:
 
     Parameters
     ----------
+    assessment : Assessment or None
+        What a labelled sample says of the maps, where there is one.
     history : DataFrame
         A row per epoch, in order: epoch, learning_rate, train_loss, validation_loss, validation_accuracy,
         seconds (since training began, up to the end of the epoch).
@@ -37,8 +41,14 @@ class Content:
         The run with equal shares on the same dataset, model, batch size and workers.
     profiles : tuple of NodeProfile
         Of the nodes in the plan, as far as they are there.
+    timing : DataFrame
+        A row per step and worker.
+    snakemake : str
+        The command line that makes the same report again.
     commands : tuple of str
-        Command lines that make the same report again.
+        The same, stage by stage.
+    own_config, cluster : str
+        The experiment's part of the configuration, and the cluster description, as files; None where it is gone.
     """
 
     name: str
@@ -48,9 +58,11 @@ class Content:
     model: Model
     training: Training
     metrics: Metrics
+    assessment: Assessment | None
     run: Run
     plan: Plan
     history: pd.DataFrame
+    timing: pd.DataFrame
     times: StepTimes
     equal: EqualRun
     speed: Speed
@@ -58,7 +70,10 @@ class Content:
     splits: dict[str, int]
     manifest: Manifest
     profiles: tuple[NodeProfile, ...]
+    snakemake: str
     commands: tuple[str, ...]
+    own_config: str
+    cluster: str | None
 
     @property
     def sample(self) -> str:
@@ -77,7 +92,7 @@ def finished(name: str, layout: Layout) -> bool:
     return all(path.is_file() for path in files)
 
 
-def read_content(name: str, config: Config, layout: Layout) -> Content:
+def read_content(name: str, config: Config, layout: Layout, inputs: Inputs = _GIVEN) -> Content:
     """Return what the stages say of experiment `name`.
 
     Raises
@@ -88,7 +103,8 @@ def read_content(name: str, config: Config, layout: Layout) -> Content:
     experiment = config.experiments[name]
     dataset = config.datasets[experiment.dataset]
     plan = read_plan(layout.plan(name))
-    times = step_times(read_table(layout.train(name) / "timing.parquet"), plan.batch_size)
+    timing = read_table(layout.train(name) / "timing.parquet")
+    times = step_times(timing, plan.batch_size)
     equal = _equal_run(name, plan, config, layout)
     return Content(
         name=name,
@@ -98,9 +114,11 @@ def read_content(name: str, config: Config, layout: Layout) -> Content:
         model=config.models[experiment.model],
         training=config.training[experiment.training],
         metrics=_metrics(layout.evaluate(name) / "metrics.json", dataset),
+        assessment=_result(Assessment, layout.assess(name)) if layout.assess(name).is_file() else None,
         run=_result(Run, layout.train(name) / "run.json"),
         plan=plan,
         history=read_table(layout.train(name) / "history.parquet").sort_values("epoch", ignore_index=True),
+        timing=timing,
         times=times,
         equal=equal,
         speed=measured_speed(plan, times, equal),
@@ -108,7 +126,10 @@ def read_content(name: str, config: Config, layout: Layout) -> Content:
         splits=_splits(layout.tile(experiment.dataset) / "index.parquet"),
         manifest=_manifest(layout.download(experiment.dataset) / "manifest.json", dataset),
         profiles=_profiles(plan, experiment, layout),
-        commands=_commands(name, experiment, dataset, plan, layout),
+        snakemake=snakemake_command(name, inputs, layout),
+        commands=stage_commands(name, config, plan, inputs, layout),
+        own_config=own_config(name, config),
+        cluster=cluster_text(inputs),
     )
 
 
@@ -181,22 +202,6 @@ def _equal_run(name: str, plan: Plan, config: Config, layout: Layout) -> EqualRu
         return EqualRun(other, times.median, None)
     _log.info("no measured speed-up over equal shares: %s", reason)
     return EqualRun(None, None, reason)
-
-
-def _commands(name: str, experiment: Experiment, dataset: Dataset, plan: Plan, layout: Layout) -> tuple[str, ...]:
-    nodes = dict.fromkeys(worker.node for worker in plan.workers)
-    stages = [
-        ("download", experiment.dataset),
-        ("tile", experiment.dataset),
-        *(("profile", experiment.dataset, experiment.model, node) for node in nodes),
-        ("plan", name),
-        ("train", name),
-        ("evaluate", name),
-        *(("map", name, scene) for scene in dataset.scenes),
-        ("report", name),
-    ]
-    results: tuple[str, ...] = () if layout.root == Layout().root else ("--results", str(layout.root))
-    return tuple(shlex.join(("landbalance", *stage, *results)) for stage in stages)
 
 
 def flattened(settings: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -15,14 +16,19 @@ from landbalance.config import ClassInfo, Config
 from landbalance.errors import UserError
 from landbalance.files import placed, write_text
 from landbalance.layout import Layout
-from landbalance.report import pictures, units
+from landbalance.report import charts, pictures, team, units
 from landbalance.report.content import Content, flattened, read_content
-from landbalance.report.scenes import SceneView, read_scene
+from landbalance.report.reproduce import Inputs
+from landbalance.report.scenes import Layer, SceneView, read_scene
+from landbalance.report.timeline import over_time, stretch
 from landbalance.report.verdict import (
     accuracy_verdict,
     class_notes,
+    difference_text,
+    distance_text,
     exceeds,
     limit_warning,
+    prediction_text,
     speed_rows,
     speed_verdict,
     team_text,
@@ -33,14 +39,24 @@ _log = logging.getLogger(__name__)
 FILES_LISTED = 60
 """Most files of a source that the report lists; the manifest has them all."""
 
+_THUMBNAIL = 640
+"""Longest side of the map in the summary."""
 _SPLITS = ("train", "validation", "test")
 
 
-def run(name: str, config: Config, layout: Layout) -> None:
+_GIVEN = Inputs()
+
+
+def run(name: str, config: Config, layout: Layout, inputs: Inputs = _GIVEN) -> None:
     """Write the report of experiment `name` to ``layout.report(name)``.
 
-    Beside it, in a folder called like the experiment, lie the figures as files: ``confusion.svg``,
-    ``curves.svg``, ``workers.svg`` and, for a dataset with scenes, ``map.png`` (its first scene).
+    Beside it, in a folder called like the experiment, lie the figures as files: `FIGURES` as SVG and, for a dataset
+    with scenes, ``map.png`` (its first scene).
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The files that the report says its results were made from.
 
     Raises
     ------
@@ -49,50 +65,69 @@ def run(name: str, config: Config, layout: Layout) -> None:
     """
     if name == "index":
         raise UserError("experiments.index: the overview is called index.html; give the experiment another name.")
-    content = read_content(name, config, layout)
-    longest = config.report.picture_pixels
-    dataset = content.experiment.dataset
-    views = [
-        read_scene(
-            scene,
-            content.dataset,
-            layout.download(dataset),
-            layout.map(name, scene),
-            layout.tile(dataset) / "index.parquet",
-            longest,
-        )
-        for scene in content.dataset.scenes
-    ]
-    _write_figures(content, views, layout)
-    html = render_page(content, views, layout)
+    content = read_content(name, config, layout, inputs)
+    views = [_view(scene, content, config, layout) for scene in content.dataset.scenes]
+    drawn = _drawn(content)
+    _write_figures(content, drawn, views, layout)
+    html = render_page(content, drawn, views, layout)
     write_text(layout.report(name), html)
     _log.info("report of %s: %s, %s", name, layout.report(name), units.data_size(len(html.encode())))
 
 
-def _write_figures(content: Content, views: list[SceneView], layout: Layout) -> None:
-    folder = layout.report(content.name).with_suffix("")
-    drawn = {
-        "confusion.svg": pictures.svg(_confusion(content), background="white"),
-        "curves.svg": pictures.svg(_curves(content), background="white"),
-        "workers.svg": pictures.svg(_workers(content), background="white"),
+def _view(scene: str, content: Content, config: Config, layout: Layout) -> SceneView:
+    dataset = content.experiment.dataset
+    return read_scene(
+        scene,
+        content.dataset,
+        layout.download(dataset),
+        layout.map(content.name, scene),
+        layout.tile(dataset) / "index.parquet",
+        config.report.picture_pixels,
+        {
+            name: layout.map_product(content.name, scene, f"{name}.tif")
+            for name in getattr(config.map, "uncertainty", [])
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A chart that can be drawn, and what it says in words."""
+
+    draw: charts.Draw
+    text: str
+
+
+def _drawn(content: Content) -> dict[str, Drawn]:
+    """Return the charts of a report by the name of their file; all reports have the same."""
+    used, times, batch = content.plan.used, content.times, content.plan.batch_size
+    shown, table = stretch(content.timing, batch), over_time(content.timing, batch)
+    history, metrics, plan = content.history, content.metrics, content.plan
+    return {
+        "confusion": Drawn(lambda narrow: charts.confusion_figure(metrics), "Confusion matrix."),
+        "calibration": Drawn(
+            lambda narrow: charts.calibration_figure(metrics.calibration, narrow),
+            charts.calibration_text(metrics.calibration),
+        ),
+        "curves": Drawn(lambda narrow: charts.curves_figure(history, narrow), charts.curves_text(history)),
+        "workers": Drawn(lambda narrow: team.workers_figure(used, times, narrow), team.workers_text(used, times)),
+        "timeline": Drawn(lambda narrow: team.timeline_figure(used, shown, narrow), team.timeline_text(used, shown)),
+        "shares": Drawn(lambda narrow: team.shares_figure(used, table, narrow), team.shares_text(used, table)),
+        "speed": Drawn(
+            lambda narrow: team.speed_figure(plan, times, content.speed, narrow),
+            team.speed_text(plan, times, content.speed),
+        ),
     }
+
+
+def _write_figures(content: Content, drawn: dict[str, Drawn], views: list[SceneView], layout: Layout) -> None:
+    folder = layout.report(content.name).with_suffix("")
+    figures = {f"{name}.svg": charts.svg(figure.draw, background="white") for name, figure in drawn.items()}
     if views:
-        drawn["map.png"] = pictures.map_png(views[0], content.dataset.classes)
-    for file, picture in drawn.items():
+        figures["map.png"] = pictures.map_png(views[0], content.dataset.classes)
+    for file, picture in figures.items():
         with placed(folder / file) as temporary:
             temporary.write_bytes(picture)
-
-
-def _confusion(content: Content) -> pictures.Draw:
-    return lambda theme, narrow: pictures.confusion_figure(content.metrics)
-
-
-def _curves(content: Content) -> pictures.Draw:
-    return lambda theme, narrow: pictures.curves_figure(content.history, theme, narrow)
-
-
-def _workers(content: Content) -> pictures.Draw:
-    return lambda theme, narrow: pictures.workers_figure(content.plan.used, content.times, theme, narrow)
 
 
 @dataclass(frozen=True)
@@ -111,6 +146,8 @@ class SceneFigure:
     view: SceneView
     scene_address: str
     map_address: str
+    layer_addresses: list[tuple[Layer, str]]
+    ramp: str
     legend: list[LegendRow]
     mapped: float
 
@@ -121,6 +158,8 @@ def _scene_figure(view: SceneView, classes: list[ClassInfo]) -> SceneFigure:
         view=view,
         scene_address=pictures.scene_address(view.picture),
         map_address=pictures.map_address(view.classes, classes),
+        layer_addresses=[(layer, pictures.layer_address(layer)) for layer in view.layers],
+        ramp=pictures.ramp_css(),
         legend=[
             LegendRow(info, area, area / mapped if mapped else None)
             for info, area in zip(classes, view.areas, strict=True)
@@ -129,37 +168,50 @@ def _scene_figure(view: SceneView, classes: list[ClassInfo]) -> SceneFigure:
     )
 
 
-def render_page(content: Content, views: list[SceneView], layout: Layout) -> str:
+def _baseline_text(content: Content) -> str | None:
+    baseline = content.metrics.baseline
+    if baseline is None:
+        return None
+    return f"The network less the {baseline.name}: {difference_text(baseline.comparison, content.sample)}."
+
+
+def render_page(content: Content, drawn: dict[str, Drawn], views: list[SceneView], layout: Layout) -> str:
     """Return the HTML of an experiment's report."""
     classes = content.dataset.classes
     metrics = content.metrics
+    shown = stretch(content.timing, content.plan.batch_size)
+    in_table = {"confusion"}
     return render(
         "page.html",
         content=content,
         scenes=[_scene_figure(view, classes) for view in views],
-        thumbnail=pictures.map_address(views[0].classes, classes, 480) if views else None,
+        thumbnail=pictures.map_address(views[0].classes, classes, _THUMBNAIL) if views else None,
         accuracy_verdict=accuracy_verdict(metrics, content.sample),
         class_notes=class_notes(metrics, content.sample),
+        distance_text=distance_text(metrics.distance, content.sample) if metrics.distance else None,
+        baseline_text=_baseline_text(content),
         team=team_text(content.plan),
         speed_verdict=speed_verdict(content),
         limit_warning=limit_warning(content),
         speed_rows=speed_rows(content),
-        curves=pictures.chart(_curves(content), pictures.curves_text(content.history)),
-        workers=pictures.chart(_workers(content), pictures.workers_text(content.plan.used, content.times)),
+        prediction_text=prediction_text(content),
+        charts={name: charts.chart(figure.draw, figure.text) for name, figure in drawn.items() if name not in in_table},
+        shown=shown if len(shown.rows) else None,
+        lanes=len(team.lanes(content.plan.used)),
         settings=flattened(content.run.settings),
         versions=flattened(content.run.versions),
         seeds=[("training", content.training.seed), ("split", content.dataset.split.seed)],
         splits=_SPLITS,
         column_totals=[sum(column) for column in zip(*metrics.confusion, strict=True)],
         total=sum(map(sum, metrics.confusion)),
-        target=layout.report(content.name),
         manifest_path=layout.download(content.experiment.dataset) / "manifest.json",
         files_listed=FILES_LISTED,
+        scripts=["map.js", "tables.js"] if views else ["tables.js"],
     )
 
 
-def render(template: str, **values: Any) -> str:
-    """Return one of the package's templates filled in; every value is escaped."""
+def render(template: str, scripts: Sequence[str], **values: Any) -> str:
+    """Return one of the package's templates filled in; every value is escaped, and only `scripts` may run."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("landbalance.report", ""),
         autoescape=True,
@@ -171,25 +223,36 @@ def render(template: str, **values: Any) -> str:
         units.count,
         units.data_size,
         units.decimal,
+        units.decimal_interval,
         units.duration,
         units.factor,
         units.hectares,
+        units.interval,
         units.moment,
         units.distance,
         units.percent,
         units.plural,
         units.rounded,
+        units.signed_points,
     ):
         environment.filters[function.__name__] = function
-    environment.filters["csp_digest"] = _csp_digest
     environment.filters["exceeds"] = exceeds
+    environment.filters["difference_text"] = difference_text
+    own = [_own(name) for name in scripts]
     return environment.get_template(template).render(
-        style=Markup((files("landbalance.report") / "style.css").read_text(encoding="utf-8")),  # noqa: S704 -- our own
+        style=_own("style.css"),
+        scripts=own,
+        digests=" ".join(f"'{_digest(script)}'" for script in own),
         version=__version__,
         **values,
     )
 
 
-def _csp_digest(script: str) -> str:
+def _own(name: str) -> Markup:
+    """Return a file of this package to put into a page as it is."""
+    return Markup((files("landbalance.report") / name).read_text(encoding="utf-8"))  # noqa: S704 -- our own
+
+
+def _digest(script: str) -> str:
     """Return what a content security policy calls an inline script: no other script may run in the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")

@@ -4,8 +4,10 @@ Memory does not grow with the scene: pictures are read at their own size, areas 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -25,9 +27,38 @@ from landbalance.tiles import Split
 
 NO_CLASS = 255
 """Class index of a pixel that the map gives no class."""
+FULL = 250
+"""Value of a layer's pixel that stands for 1: a step of 0.004, as the map stage writes it."""
+_LAYER_STEP = 5
+"""Layers are shown in steps of 0.02, which an eye cannot tell apart and a PNG packs into half the size."""
 _STRETCH = (2, 98)
 """Percentiles of a band, over the picture, that become black and white."""
 _METRES_PER_DEGREE = 111_320.0
+_NONE: Mapping[str, Path] = MappingProxyType({})
+
+
+LAYERS = {
+    "confidence": ("Confidence", "probability of the class that is shown; low: unsure"),
+    "entropy": ("Entropy", "of the classes' probabilities, over its largest value; high: unsure"),
+    "margin": ("Margin", "by how much the first class is more probable than the second; low: unsure"),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """How sure the map is, pixel by pixel, on the pictures' grid.
+
+    Parameters
+    ----------
+    name, title, meaning : str
+    values : ndarray of uint8, shape (height, width)
+        From 0 to `FULL` for 0 to 1, in steps of 5; `NO_CLASS` where the map holds no class.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    values: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -55,6 +86,8 @@ class SceneView:
         Share of the map's pixels without a class.
     outlines : dict of str to str
         SVG path of each split's tiles, in pixels of the picture.
+    layers : tuple of Layer
+        Uncertainty, as far as the map stage wrote it.
     """
 
     name: str
@@ -68,6 +101,7 @@ class SceneView:
     areas: tuple[float, ...]
     nodata_share: float
     outlines: dict[Split, str]
+    layers: tuple[Layer, ...]
 
     @property
     def crs_name(self) -> str:
@@ -83,6 +117,11 @@ class SceneView:
         return f"{self.pixel_size:g}{unit}"
 
     @property
+    def coarser(self) -> float:
+        """Return how many pixels of the map lie along a side of a pixel of the pictures."""
+        return self.grid.resolution / self.pixel_size
+
+    @property
     def scale_bar(self) -> tuple[float, float]:
         """Return a round length in metres, and its share of the picture's width."""
         grid = self.grid
@@ -92,7 +131,15 @@ class SceneView:
         return length, length / width
 
 
-def read_scene(name: str, dataset: Dataset, source: Path, class_map: Path, index: Path, longest_side: int) -> SceneView:
+def read_scene(
+    name: str,
+    dataset: Dataset,
+    source: Path,
+    class_map: Path,
+    index: Path,
+    longest_side: int,
+    layers: Mapping[str, Path] = _NONE,
+) -> SceneView:
     """Return the pictures and areas of the scene called `name`.
 
     Parameters
@@ -105,6 +152,8 @@ def read_scene(name: str, dataset: Dataset, source: Path, class_map: Path, index
         The tile store's ``index.parquet``.
     longest_side : int
         Most pixels of a picture's width and height.
+    layers : mapping of str to Path
+        Rasters of uncertainty by name, in steps of 0.004.
 
     Raises
     ------
@@ -132,6 +181,7 @@ def read_scene(name: str, dataset: Dataset, source: Path, class_map: Path, index
         areas=tuple(float(value) for value in counts),
         nodata_share=missing,
         outlines=_outlines(index, name, grid),
+        layers=tuple(_layer(key, path, grid) for key, path in layers.items()),
     )
 
 
@@ -239,6 +289,10 @@ def _metres_per_unit(grid: Grid) -> float:
 
 def _on_grid(opened: Any, grid: Grid) -> NDArray[np.uint8]:
     """Return the map's codes on the pictures' grid; where many pixels become one, the commonest."""
+    return _warped(opened, grid, Resampling.mode)
+
+
+def _warped(opened: Any, grid: Grid, coarsening: Resampling) -> NDArray[np.uint8]:
     finer = math.hypot(opened.transform.a, opened.transform.d) < grid.resolution * (1 - 1e-6)
     nodata = opened.nodata if opened.nodata is not None else NO_CLASS
     with WarpedVRT(
@@ -247,12 +301,24 @@ def _on_grid(opened: Any, grid: Grid) -> NDArray[np.uint8]:
         transform=grid.transform,
         width=grid.width,
         height=grid.height,
-        resampling=Resampling.mode if finer else Resampling.nearest,
+        resampling=coarsening if finer else Resampling.nearest,
         src_nodata=nodata,
         nodata=nodata,
     ) as warped:
-        codes: NDArray[np.uint8] = warped.read(1)
-    return codes
+        values: NDArray[np.uint8] = warped.read(1)
+    return values
+
+
+def _layer(name: str, path: Path, grid: Grid) -> Layer:
+    """Return a raster of uncertainty on the pictures' grid, means where many pixels become one."""
+    title, meaning = LAYERS[name]
+    try:
+        with rasterio.open(path) as opened:
+            values = _warped(opened, grid, Resampling.average)
+    except RasterioError as error:
+        raise UserError(f"{path}: cannot be read ({error}). Run the map stage again.") from error
+    coarse = np.where(values == NO_CLASS, NO_CLASS, (values + _LAYER_STEP // 2) // _LAYER_STEP * _LAYER_STEP)
+    return Layer(name, title, meaning, coarse.astype(np.uint8))
 
 
 def _outlines(index: Path, scene: str, grid: Grid) -> dict[Split, str]:

@@ -11,16 +11,21 @@ from landbalance.plans import Plan
 
 @dataclass(frozen=True)
 class WorkerTime:
-    """Medians over the counted steps of one worker, in seconds."""
+    """Medians over the counted steps of one worker, in seconds.
+
+    `communicate` is the exchange with the others, `wait` is for those that are not there yet (see `divided`);
+    `other` is loading and what no clock covers.
+    """
 
     compute: float
     wait: float
+    communicate: float
     other: float
 
     @property
     def total(self) -> float:
         """Return the length of the worker's bar."""
-        return self.compute + self.wait + self.other
+        return self.compute + self.wait + self.communicate + self.other
 
 
 @dataclass(frozen=True)
@@ -49,23 +54,38 @@ def step_times(timing: pd.DataFrame, batch_size: int) -> StepTimes:
     """
     if timing.empty:
         return StepTimes(0, 0, None, None, None, {})
-    steps = timing.groupby(["epoch", "step"], sort=True).agg({"samples": "sum", "step_seconds": "max"})
+    rows = counted_steps(timing, batch_size)
+    seconds = rows.groupby(["epoch", "step"])["step_seconds"].max()
+    low, median, high = (float(value) for value in np.percentile(seconds, [25, 50, 75]))
+    workers = {int(str(rank)): _worker_time(part) for rank, part in divided(rows).groupby("rank")}
+    steps = timing.groupby(["epoch", "step"]).ngroups
+    return StepTimes(len(seconds), steps, median, low, high, workers)
+
+
+def counted_steps(timing: pd.DataFrame, batch_size: int) -> pd.DataFrame:
+    """Return the rows of ``timing.parquet`` that stand for usual steps; see `step_times`."""
+    steps = timing.groupby(["epoch", "step"], sort=True).agg({"samples": "sum"})
     whole = steps[steps["samples"] >= batch_size]
     later = whole[whole.index.get_level_values("step") > 0]
     counted = next((kept for kept in (later, whole) if not kept.empty), steps)
-    rows = timing.set_index(["epoch", "step"]).loc[counted.index]
-    low, median, high = (float(value) for value in np.percentile(counted["step_seconds"], [25, 50, 75]))
-    workers = {int(str(rank)): _worker_time(part) for rank, part in rows.groupby("rank")}
-    return StepTimes(len(counted), len(steps), median, low, high, workers)
+    return timing.set_index(["epoch", "step"]).loc[counted.index].reset_index()
+
+
+def divided(timing: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with ``wait_seconds`` divided: what is left of it, and ``communicate_seconds``.
+
+    A worker's clock counts all time in collectives as waiting. The worker that waits least in a step comes last to
+    its collectives and waits for nobody: its time there is the exchange itself, which all others spend too.
+    """
+    exchange = timing.groupby(["epoch", "step"])["wait_seconds"].transform("min")
+    return timing.assign(communicate_seconds=exchange, wait_seconds=timing["wait_seconds"] - exchange)
 
 
 def _worker_time(rows: pd.DataFrame) -> WorkerTime:
-    rest = rows["step_seconds"] - rows["compute_seconds"] - rows["wait_seconds"]
-    return WorkerTime(
-        compute=float(rows["compute_seconds"].median()),
-        wait=float(rows["wait_seconds"].median()),
-        other=max(0.0, float(rest.median())),
-    )
+    known = ["compute_seconds", "wait_seconds", "communicate_seconds"]
+    rest = rows["step_seconds"] - rows[known].sum(axis=1)
+    compute, wait, communicate = (float(rows[name].median()) for name in known)
+    return WorkerTime(compute, wait, communicate, max(0.0, float(rest.median())))
 
 
 def epoch_seconds(history: pd.DataFrame) -> float | None:

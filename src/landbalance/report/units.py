@@ -1,5 +1,6 @@
 """Numbers as the report writes them; what is not defined is ``n/a``."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 NOT_AVAILABLE = "n/a"
@@ -15,9 +16,34 @@ def percent(value: float | None) -> str:
     return NOT_AVAILABLE if value is None else f"{100 * value:.1f}{_SPACE}%"
 
 
+def interval(limits: Sequence[float] | None) -> str:
+    r"""Return an interval of shares as per cent.
+
+    >>> interval((0.512, 0.6))
+    '51.2\u201360.0\xa0%'
+    """
+    return NOT_AVAILABLE if limits is None else f"{100 * limits[0]:.1f}–{100 * limits[1]:.1f}{_SPACE}%"
+
+
+def decimal_interval(limits: Sequence[float] | None) -> str:
+    """Return an interval of coefficients such as kappa."""
+    return NOT_AVAILABLE if limits is None else f"{decimal(limits[0])} to {decimal(limits[1])}"
+
+
 def points(value: float) -> str:
     """Return the size of a difference of two shares, in percentage points without a sign."""
     return f"{abs(100 * value):.1f}{_SPACE}percentage points"
+
+
+def signed_points(value: float | None) -> str:
+    """Return a difference of two shares in percentage points, with its sign."""
+    return NOT_AVAILABLE if value is None else f"{100 * value:+.1f}{_SPACE}percentage points".replace("-", "\u2212")
+
+
+def chance(p_value: float) -> str:
+    """Return a p-value with two significant digits; a tiny one as a bound."""
+    relation = "< 0.0001" if p_value < 1e-4 else f"= {p_value:.2g}"
+    return f"p {relation}".replace(" ", _SPACE)
 
 
 def decimal(value: float | None) -> str:

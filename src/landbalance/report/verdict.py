@@ -3,11 +3,22 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from landbalance.comparison import Comparison
 from landbalance.plans import Plan
 from landbalance.report.content import Content
-from landbalance.report.results import Metrics
-from landbalance.report.speed import epoch_seconds
-from landbalance.report.units import NOT_AVAILABLE, duration, factor, percent, plural, points, rounded
+from landbalance.report.results import Difference, Distance, Metrics
+from landbalance.report.speed import StepTimes, epoch_seconds
+from landbalance.report.units import (
+    NOT_AVAILABLE,
+    chance,
+    duration,
+    factor,
+    percent,
+    plural,
+    points,
+    rounded,
+    signed_points,
+)
 
 NO_LIMIT = "–"
 """Where a limit makes no sense."""
@@ -15,6 +26,8 @@ _SAME = 0.0005
 """Shares that differ by less read alike when written with one decimal."""
 _SHORTER = 0.1
 """A measured step that is shorter than predicted by more than this share is warned of."""
+_LONGER = 0.25
+"""A measured step that is longer than predicted by more than this share is explained."""
 _READ_ALIKE = 0.005
 """A figure above its limit by less than this share of it is not told from it."""
 
@@ -55,6 +68,36 @@ def class_notes(metrics: Metrics, sample: str) -> list[str]:
     return notes
 
 
+def difference_text(found: Difference | Comparison, sample: str) -> str:
+    """Return how much better the first is than the second, with its interval, and whether it could be chance."""
+    text = signed_points(found.difference)
+    if found.interval is not None:
+        low, high = (signed_points(limit).partition("\u00a0")[0] for limit in found.interval)
+        text += f" (interval {low} to {high})"
+    by_unit = f"{chance(found.p_value_by_unit)} by {found.unit} ({plural(found.units, found.unit)}, randomisation test)"
+    by_sample = f"{chance(found.p_value)} by {sample} (McNemar's test{_too_small(found)})"
+    return f"{text}; {by_unit}; {by_sample}"
+
+
+def _too_small(found: Difference | Comparison) -> str:
+    return ", far too small, for neighbouring pixels are not independent" if found.unit == "block" else ""
+
+
+def distance_text(distance: Distance, sample: str) -> str:
+    """Return how far the test samples lie from the training pixels, in pixels."""
+    if not distance.samples:
+        return f"No training pixel lies on the ground of the test {sample}s: the test is of another place altogether."
+    least, middle, most = (distance.quantiles.get(share) for share in ("0", "0.5", "1"))
+    text = (
+        f"From a test {sample} to the nearest training pixel it is {rounded(least)} pixels at least, {rounded(middle)} "
+        f"in the middle (median) and {rounded(most)} at most. The nearer they are, the more the test says of pixels "
+        "like those trained on, and the less of new ground."
+    )
+    if distance.elsewhere:
+        text += f" Not counted: {plural(distance.elsewhere, sample)} where no training pixel is."
+    return text
+
+
 def team_text(plan: Plan) -> str:
     """Return who trained, e.g. ``2 workers on 1 node: cpu, 1 thread; cpu, 1 thread, emulated 3× slower``."""
     nodes = {(worker.node, worker.node_index) for worker in plan.used}
@@ -91,6 +134,22 @@ def speed_verdict(content: Content) -> str:
     )
     if content.emulated:
         text += " An emulated worker took part: these figures show the method, not real machines."
+    return text
+
+
+def prediction_text(content: Content) -> str | None:
+    """Return how far the measured step is from the predicted one, and what may be the matter; None if not measured."""
+    longer = content.speed.slower_than_predicted
+    if longer is None:
+        return None
+    text = (
+        f"The measured step is {percent(abs(longer))} {'longer' if longer >= 0 else 'shorter'} than the predicted one."
+    )
+    if longer > _LONGER:
+        text += (
+            " The machines were slower than when they were profiled: other work ran on them, or the profile is old. "
+            "The chart of computing over time above shows which workers, and when."
+        )
     return text
 
 
@@ -134,6 +193,11 @@ def limit_warning(content: Content) -> str | None:
     )
 
 
+def _communication(times: StepTimes) -> float | None:
+    """Return the median time of a step's exchange, which all workers share; None where nothing was timed."""
+    return next((worker.communicate for worker in times.workers.values()), None)
+
+
 @dataclass(frozen=True)
 class SpeedRow:
     """A line of the table of predicted and measured speed; `above` marks a measured figure above its limit."""
@@ -166,9 +230,9 @@ def speed_rows(content: Content) -> list[SpeedRow]:
         SpeedRow(
             "Communication in a step",
             duration(predicted.communication_seconds),
-            NOT_AVAILABLE,
+            duration(_communication(times)),
             NO_LIMIT,
-            "not measured apart, for it overlaps with computing",
+            "estimated: the shortest wait of all workers; what overlaps with computing is not in it",
         ),
         SpeedRow(
             "Step with equal shares",

@@ -115,6 +115,16 @@ def blocks(grid: Grid, placement: Placement, size: int) -> Iterator[Block]:
             )
 
 
+def frame_place(block: Block, window: Window, size: int) -> dict[str, int]:
+    """Return where a window of a block lies in its frame: columns of the index, by which distances are measured."""
+    frame, row, col = block.key
+    return {
+        "frame": frame,
+        "frame_row": row * size + block.row + window.row - block.window.row,
+        "frame_col": col * size + block.col + window.col - block.window.col,
+    }
+
+
 def _spans(length: int, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
     """Yield number, start and stop of the blocks along one axis of a scene that begins at `offset` of its frame."""
     for number in range(offset // size, (offset + length - 1) // size + 1):

@@ -21,7 +21,16 @@ from landbalance.config import BlockSplit, Dataset
 from landbalance.errors import UserError
 from landbalance.progress import Progress
 from landbalance.raster import Grid, SceneReader, open_scene
-from landbalance.tile.blocks import Block, BlockKey, Placement, Window, blocks, place_scenes, tile_windows
+from landbalance.tile.blocks import (
+    Block,
+    BlockKey,
+    Placement,
+    Window,
+    blocks,
+    frame_place,
+    place_scenes,
+    tile_windows,
+)
 from landbalance.tile.labels import Polygons, burn, polygons_of, read_labels
 from landbalance.tile.split import SPLITS, draw_blocks, part_of, too_near
 from landbalance.tile.write import Store, label_counts, log_split, write_index, write_statistics
@@ -233,7 +242,8 @@ def _fill(
                 seen[part] = True
                 valid = np.asarray(image.any(axis=0))
                 store.append(image, label if per_pixel else answer, split, valid, fresh)
-                rows.append(_row(len(rows), cut, block_ids[block.key], split, int(answer), label))
+                row = _row(len(rows), cut, block_ids[block.key], split, int(answer), label)
+                rows.append({**row, **frame_place(block, cut.window, dataset.split.size)})
     if not rows:
         raise UserError("split: the buffer leaves no labels. Make split.buffer smaller or split.size larger.")
     store.flush()

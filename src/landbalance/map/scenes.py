@@ -1,0 +1,110 @@
+"""Scenes as a person names them for a bundle: a stack with band names inside, a folder, or name=file pairs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import rasterio
+from rasterio.errors import RasterioError
+
+from landbalance.config.data import Scene
+from landbalance.errors import UserError
+
+_MEND = "Name the files by hand: B02=file.tif,B03=stack.tif:2, …"
+_RASTERS = (".tif", ".tiff", ".jp2", ".vrt", ".img")
+
+
+@dataclass(frozen=True)
+class NamedScene:
+    """A scene to map; its files are absolute."""
+
+    name: str
+    scene: Scene
+
+
+def named_scene(text: str, bands: Sequence[str]) -> NamedScene:
+    """Return the scene that `text` names, with the bands that a model wants.
+
+    Parameters
+    ----------
+    text : str
+        ``stack.tif``, whose bands' descriptions are their names; ``folder``, in which each band has a file with its
+        name as a word of the file's name; or ``B02=blue.tif,B03=stack.tif:2``.
+    bands : sequence of str
+        Names of the model's bands.
+
+    Raises
+    ------
+    UserError
+        When a file or band is missing, or a band has several.
+    """
+    path = Path(text)
+    if path.is_dir():
+        found, name = _in_folder(path, bands), path.resolve().name
+    elif path.is_file():
+        found, name = _in_stack(path, bands), path.stem
+    elif "=" in text:
+        found, name = _in_pairs(text), ""
+        name = Path(next(iter(found.values()))).stem
+    else:
+        raise UserError(f"{text}: no such file or folder. A scene is a file, a folder, or B02=file,B03=file:2, …")
+    if missing := [band for band in bands if band not in found]:
+        have = ", ".join(found) or "none of them"
+        raise UserError(
+            f"{text}: the model needs the bands {', '.join(missing)}, which are not there (found: {have}). {_MEND}"
+        )
+    chosen = {band: found[band] for band in bands}
+    return NamedScene(name, Scene(bands=chosen, acquired=_acquired([name, *chosen.values()])))
+
+
+def _acquired(names: Sequence[str]) -> str | None:
+    """Return the time that a file's name tells, as Sentinel-2 writes it: T33UUU_20170216T102101_B02."""
+    for name in names:
+        if match := re.search(r"(?<!\d)(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?!\d)", Path(name).name):
+            year, month, day, hour, minute, second = match.groups()
+            return f"{year}-{month}-{day} {hour}:{minute}:{second} UTC"
+    return None
+
+
+def _in_stack(path: Path, bands: Sequence[str]) -> dict[str, str]:
+    try:
+        with rasterio.open(path) as raster:
+            described, count = raster.descriptions, raster.count
+    except RasterioError as error:
+        raise UserError(f"{path}: cannot be read as a raster ({' '.join(str(error).split())}).") from error
+    if not any(described):
+        raise UserError(
+            f"{path}: its {count} bands have no names (descriptions), so nothing says which is which; the model needs "
+            f"{', '.join(bands)}. {_MEND}"
+        )
+    if repeated := sorted({name for name in described if name in bands and described.count(name) > 1}):
+        raise UserError(f"{path}: several bands are called {', '.join(repeated)}. {_MEND}")
+    return {name: f"{path.absolute()}:{number}" for number, name in enumerate(described, 1) if name}
+
+
+def _in_folder(folder: Path, bands: Sequence[str]) -> dict[str, str]:
+    """Return the file of each band: the one that has the band's name among the words of its own."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _RASTERS)
+    found = {}
+    for band in bands:
+        wanted = band.lower()
+        named = [path for path in files if wanted in re.split(r"[^a-z0-9]+", path.stem.lower())]
+        if len(named) > 1:
+            shown = ", ".join(str(path.relative_to(folder)) for path in named[:4])
+            raise UserError(f"{folder}: several files could be band {band}: {shown}. {_MEND}")
+        if named:
+            found[band] = str(named[0].absolute())
+    return found
+
+
+def _in_pairs(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in text.split(","):
+        name, equals, file = (part.strip() for part in pair.partition("="))
+        if not (name and equals and file):
+            raise UserError(f"{text}: found {pair or 'nothing'} where name=file is wanted. {_MEND}")
+        if name in found:
+            raise UserError(f"{text}: band {name} is given twice.")
+        found[name] = str(Path(file).absolute())
+    return found
