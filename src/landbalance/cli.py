@@ -1,5 +1,7 @@
 """The command line: one subcommand per stage, the same ones that the workflow calls."""
 
+from __future__ import annotations
+
 import argparse
 import logging
 import os
@@ -7,11 +9,17 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from landbalance import __version__
 from landbalance.errors import UserError
 from landbalance.layout import Layout
+
+if TYPE_CHECKING:
+    from landbalance.cluster import Cluster
+    from landbalance.config.learning import Experiment
+    from landbalance.plans import Plan
+    from landbalance.profiles import NodeProfile
 
 _log = logging.getLogger("landbalance")
 
@@ -94,7 +102,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     profile.add_argument("node", help="a name under `nodes` in the cluster description")
     with_cluster(add("plan", _plan, "find the shares of the global batch that make a step fastest", "experiment"))
-    train = with_cluster(add("train", _train, "train a model on all workers of the plan", "experiment"))
+    train = add("train", _train, "train a model on all workers of the plan", "experiment")
+    train.add_argument(
+        "--cluster", type=Path, help="how to get the nodes from Slurm; without it, all workers are on this machine"
+    )
+    train.add_argument(
+        "--attempt", type=int, default=1, help="which try this is; a Slurm job asks for more memory with each"
+    )
     train.add_argument(
         "--restart", action="store_true", help="drop the checkpoint of an earlier run instead of going on from it"
     )
@@ -165,26 +179,43 @@ def _plan(options: argparse.Namespace) -> None:
     from landbalance.cluster import load_cluster
     from landbalance.config import load_config
     from landbalance.plan import run
-    from landbalance.profiles import read_profile
     from landbalance.tiles import open_tiles
 
     config, cluster, layout = load_config(options.config), load_cluster(options.cluster), Layout(options.results)
     experiment = _named(options, "experiments", options.experiment)
-    profiles = {
-        node.name: read_profile(layout.profile(experiment.dataset, experiment.model, node.name))
-        for node in cluster.nodes
-    }
     samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
+    profiles = _profiles(experiment, cluster, layout)
     run(options.experiment, config, cluster, profiles, samples, layout.plan(options.experiment))
 
 
-def _train(options: argparse.Namespace) -> None:
-    from landbalance.config import load_config
-    from landbalance.train import run
+def _profiles(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, NodeProfile]:
+    from landbalance.profiles import read_profile
 
-    _named(options, "experiments", options.experiment)
-    command = _worker_command(options, "train", options.experiment)
-    run(options.experiment, load_config(options.config), Layout(options.results), command, options.restart)
+    return {
+        node.name: read_profile(layout.profile(experiment.dataset, experiment.model, node.name))
+        for node in cluster.nodes
+    }
+
+
+def _train(options: argparse.Namespace) -> int:
+    from landbalance.cluster import load_cluster
+    from landbalance.config import load_config
+    from landbalance.train import Site, run
+
+    experiment = _named(options, "experiments", options.experiment)
+    config, layout = load_config(options.config), Layout(options.results)
+
+    def replan(cluster: Cluster) -> Plan:
+        from landbalance.plan import planned
+        from landbalance.tiles import open_tiles
+
+        samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
+        return planned(options.experiment, config, cluster, _profiles(experiment, cluster, layout), samples)
+
+    words = ["--cluster", str(options.cluster)] if options.cluster else []
+    command = _worker_command(options, "train", options.experiment, *words)
+    site = Site(load_cluster(options.cluster), replan, options.attempt) if options.cluster else None
+    return run(options.experiment, config, layout, command, options.restart, site)
 
 
 def _evaluate(options: argparse.Namespace) -> None:

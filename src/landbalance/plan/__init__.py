@@ -5,6 +5,6 @@ Read in this order: `curves` (step time by batch size), `communication` (time to
 beside their limits), `planning` (the stage).
 """
 
-from landbalance.plan.planning import run
+from landbalance.plan.planning import planned, run
 
-__all__ = ["run"]
+__all__ = ["planned", "run"]

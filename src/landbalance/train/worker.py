@@ -30,6 +30,7 @@ from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser
 from landbalance.plans import Plan
 from landbalance.tiles import StoreInfo, open_tiles
+from landbalance.train.allocation import NODE
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.job import code_digest, identity_of
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
@@ -232,7 +233,8 @@ def _write_results(
         },
     )
     save_bundle(folder, job.result, bundle)
-    remove(job.checkpoints)
+    if NODE not in os.environ:  # whoever submitted a Slurm job removes them: it may be gone, and train again
+        remove(job.checkpoints)
     _log.info("trained %s: %d epochs in %.0f s", name, len(position.history), position.seconds)
 
 
