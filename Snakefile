@@ -12,6 +12,7 @@ if not workflow.overwrite_configfiles:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/resources.smk"
 
 
 try:
@@ -46,6 +47,9 @@ include: "workflow/rules/report.smk"
 localrules:
     all,
     download,  # compute nodes often have no way to the internet
+    plan,
+    report,
+    index,
     profile_settings,
     train_settings,
 

@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--cluster", type=Path)
+    parser.add_argument("--attempt", type=int)
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
     load_config(options.config)

@@ -356,31 +356,6 @@ def map_paths(experiment, ending="tif"):
     return [f"results/map/{experiment}/{scene}.{ending}" for scene in dataset.scenes]
 
 
-# --- resources --------------------------------------------------------------------------------------------------
-
-
 def any_of(names):
     """Return a pattern that matches the names and nothing else."""
     return "|".join(sorted(re.escape(name) for name in names)) or r"(?!)"
-
-
-def node_of(wildcards):
-    """Return the kind of node that a job runs on: the one it measures, or the first, which leads a training."""
-    return CLUSTER.node(wildcards.node) if "node" in wildcards.keys() else CLUSTER.nodes[0]
-
-
-def node_threads(wildcards):
-    """Return all cores of this machine, so that nothing runs beside a measurement or a training.
-
-    On a cluster, where cores are not counted, it is what the workers of the node need.
-    """
-    return workflow._cores or sum(worker.count * worker.threads for worker in node_of(wildcards).workers)
-
-
-def from_slurm(key):
-    """Return a function of a rule's wildcards that gives what the scheduler needs for its node; None if nothing."""
-
-    def resource(wildcards):
-        return getattr(node_of(wildcards).slurm, key, None)
-
-    return resource

@@ -18,7 +18,13 @@ rule map:
         "../../envs/landbalance.yaml"
     threads: 4  # as far as there are as many
     resources:
-        mem_mb=4000,
+        mem_mb=memory(fastest, 4000),
+        runtime=slurm("minutes", fastest, 240),
+        slurm_partition=slurm("partition", fastest),
+        slurm_account=slurm("account", fastest),
+        constraint=slurm("constraint", fastest),
+        qos=slurm("qos", fastest),
+        gres=slurm("gres", fastest),
     params:
         *each(map_settings),
         config=config_path,

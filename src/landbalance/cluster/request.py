@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from landbalance.cluster.choice import memory_mb, workers_memory_mb
 from landbalance.cluster.description import Cluster, Node, Slurm
 from landbalance.plans import Plan
 
 _NOTICE_SECONDS = 60
 """Seconds before the time limit at which workers are told to write a checkpoint; Slurm may be a minute early."""
-_MB_PER_NODE, _MB_PER_WORKER = 500, 1500
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,9 @@ def _component(node: Node, count: int, plan: Plan, attempt: int) -> Component:
         counts=(count,),
         constraint=node.slurm.constraint,
         cpus=sum(worker.threads for worker in one),
-        memory_mb=memory_mb(node, attempt),
+        memory_mb=memory_mb(node, workers_memory_mb(node), attempt),
         slurm=node.slurm,
     )
-
-
-def memory_mb(node: Node, attempt: int = 1) -> int:
-    """Return the memory to ask for on a node whose workers train or are measured, in MB; it grows with each attempt."""
-    wanted = attempt * (_MB_PER_NODE + _MB_PER_WORKER * sum(worker.count for worker in node.workers))
-    limit = node.slurm.memory_mb if node.slurm is not None else None
-    return wanted if limit is None else min(wanted, limit)
 
 
 def _alike(parts: list[Component]) -> bool:

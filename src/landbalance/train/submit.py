@@ -7,7 +7,6 @@ or a preemption ended a job, asks for fewer nodes when some are gone, and names 
 
 import hashlib
 import logging
-import os
 import re
 import shlex
 import subprocess
@@ -74,21 +73,25 @@ def train_on_slurm(
     identity = _digest(" ".join(command), plan.model_dump_json())
     # Folder and experiment are in the name, so that the job is found again by whoever comes after this process.
     job_name = f"landbalance-{name}-{_digest(str(folder.resolve()))}"
+    wanted = requested(plan, cluster, attempt)
     while True:
         before = _progress(folder)
         job = _existing(job_name, identity)
+        components = wanted
         if job is None:
-            components = _at_hand(requested(plan, cluster, attempt))
+            components = _at_hand(wanted)
+            if components != wanted:
+                _log.warning("not all nodes are available (%s): training on those that are", _compared(components, wanted))
             job = _submitted(name, job_name, identity, components, folder, command)
-        state = _followed(job, folder, plan, cluster)
+        state = _followed(job, folder, components)
         if state is None:
-            _log.warning("job %s waits for nodes that are not available; asking for those that are", job)
+            _log.warning("job %s waited for nodes that are gone, and is cancelled", job)
             continue
         if (folder / "model.safetensors").exists() and state.state in ("COMPLETED", ""):
             (folder / f"slurm-{job}.log").unlink(missing_ok=True)
             return
-        stopped = state.state in ("TIMEOUT", "PREEMPTED") or state.exit_status == STOPPED
-        if stopped and _progress(folder) != before:
+        interrupted = state.state in ("TIMEOUT", "PREEMPTED", "NODE_FAIL") or state.exit_status == STOPPED
+        if interrupted and _progress(folder) != before:
             _log.warning("job %s %s; going on from its checkpoint in another job", job, _cause(state))
             continue
         raise UserError(
@@ -126,20 +129,29 @@ def _at_hand(components: list[Component]) -> list[Component]:
     default = next((partition.name for partition in slurm_partitions() if partition.default), "")
     found = []
     for part in components:
-        counts = [
+        counts = tuple(
             min(count, _available(nodes, part, constraint, default))
             for count, constraint in zip(part.counts, _constraints(part), strict=True)
-        ]
-        if tuple(counts) != part.counts:
-            wanted = ", ".join(f"{n} of {m} {kind}" for n, m, kind in zip(counts, part.counts, part.kinds, strict=True))
-            _log.warning("not all nodes are available (%s): training on those that are", wanted)
-        if any(counts):
+        )
+        if counts == part.counts:
+            found.append(part)
+        elif any(counts):
             found.append(_reduced(part, counts))
     if not found:
         raise UserError(
             "no node of the plan is available (`sinfo -N -l` shows why). Wait for them, or change the cluster description."
         )
     return found
+
+
+def _compared(components: list[Component], wanted: list[Component]) -> str:
+    """Return how many of the nodes are there, e.g. ``1 of 1 quick, 1 of 2 old``."""
+    there = {kind: count for part in components for kind, count in zip(part.kinds, part.counts, strict=True)}
+    return ", ".join(
+        f"{there.get(kind, 0)} of {count} {kind}"
+        for part in wanted
+        for kind, count in zip(part.kinds, part.counts, strict=True)
+    )
 
 
 def _constraints(part: Component) -> list[str | None]:
@@ -192,7 +204,7 @@ def _submitted(
     return job
 
 
-def _followed(job: str, folder: Path, plan: Plan, cluster: Cluster) -> JobState | None:
+def _followed(job: str, folder: Path, components: list[Component]) -> JobState | None:
     """Show what the job writes until it ends; return how, or None when it waits for nodes that are gone."""
     output, shown, pause, state = folder / f"slurm-{job}.log", 0, _POLL_SECONDS[0], JobState("PENDING")
     try:
@@ -204,7 +216,7 @@ def _followed(job: str, folder: Path, plan: Plan, cluster: Cluster) -> JobState 
             shown = _relayed(output, shown)
             if state.ended:
                 return state
-            if state.state == "PENDING" and _waits_for_lost_nodes(job):
+            if state.state == "PENDING" and _at_hand(components) != components:
                 _cancelled(job)
                 return None
             time.sleep(pause)
@@ -266,12 +278,6 @@ def _state_of(lines: Sequence[str]) -> JobState:
     )
 
 
-def _waits_for_lost_nodes(job: str) -> bool:
-    """Whether a waiting job asks for more nodes than are up."""
-    reason = asked("squeue", "--noheader", "--jobs", job, "--format=%r")
-    return any(word in reason for word in ("ReqNodeNotAvail", "NodeDown", "PartitionDown", "BadConstraints"))
-
-
 def _cancelled(job: str) -> None:
     """End a job, and return when it is gone."""
     subprocess.run(["scancel", job], capture_output=True, check=False)
@@ -306,8 +312,3 @@ def _nodes_gone(state: JobState) -> str:
     hosts = host_names(state.hosts) if state.hosts else []
     gone = [node for node in slurm_nodes(hosts) if not node.available] if hosts else []
     return "; " + ", ".join(f"{node.name} is {node.state.lower()}" for node in gone) if gone else ""
-
-
-def in_job() -> bool:
-    """Whether this process leads a Slurm job."""
-    return JOB in os.environ
