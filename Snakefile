@@ -21,6 +21,7 @@ try:
     CLUSTER = load_cluster(CLUSTER_FILE)
     if workflow.is_main_process:
         check_run(CONFIG, CLUSTER, "configuration", str(CLUSTER_FILE))
+        check_site(CLUSTER, str(CLUSTER_FILE))
 except UserError as error:
     sys.exit(f"error: {error}")
 use_own_commands()

@@ -95,6 +95,10 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     with_cluster(add("check", _check, "check the configuration and the cluster description, and run nothing"))
+    cluster = with_cluster(add("cluster", _cluster, "describe a Slurm cluster, or check its description"))
+    what = cluster.add_mutually_exclusive_group(required=True)
+    what.add_argument("--detect", action="store_true", help="print a first draft of the description of this cluster")
+    what.add_argument("--check", action="store_true", help="say what of the description does not fit this cluster")
     add("download", _download, "fetch, check and unpack a dataset's sources", "dataset")
     add("tile", _tile, "cut a dataset's scenes and labels into tiles, split for train, validation and test", "dataset")
     profile = with_cluster(
@@ -133,6 +137,27 @@ def _check(options: argparse.Namespace) -> None:
     for node in cluster.nodes:
         titles = "; ".join(f"{worker.count} × {worker.title}" for worker in node.workers)
         _log.info("%s: %d × %s: %s", options.cluster, node.count, node.name, titles)
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    from landbalance.cluster import load_cluster
+    from landbalance.cluster.detect import draft
+    from landbalance.cluster.fit import misfits, shortages
+    from landbalance.cluster.inventory import slurm_nodes, slurm_partitions
+
+    nodes, partitions = slurm_nodes(), slurm_partitions()
+    if options.detect:
+        sys.stdout.write(draft(nodes, partitions))
+        return 0
+    cluster = load_cluster(options.cluster)
+    mistakes = misfits(cluster, nodes, partitions)
+    for mistake in mistakes:
+        _log.error("error: %s: %s", options.cluster, mistake)
+    if not mistakes:
+        for shortage in shortages(cluster, nodes, partitions):
+            _log.warning("%s: %s", options.cluster, shortage)
+        _log.info("%s: fits this cluster", options.cluster)
+    return 1 if mistakes else 0
 
 
 def _download(options: argparse.Namespace) -> None:

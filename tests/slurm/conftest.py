@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from slurm_cluster import NODES, SlurmCluster
 from slurm_project import Project
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 from safetensors.numpy import load_file
-
-from landbalance.files import read_json
 from slurm_cluster import SlurmCluster
 from slurm_project import Project, Training, node
+
+from landbalance.files import read_json
 
 pytestmark = pytest.mark.slurm
 
@@ -65,7 +65,11 @@ def check_goes_on(project: Project, unbroken: Project) -> Training:
 
 def test_all_workers_train_as_one_job(unbroken: Project) -> None:
     run = read_json(unbroken.folder / "run.json")
-    assert [(worker["node"], worker["node_index"]) for worker in run["workers"]] == [("quick", 0), ("old", 0), ("old", 1)]
+    assert [(worker["node"], worker["node_index"]) for worker in run["workers"]] == [
+        ("quick", 0),
+        ("old", 0),
+        ("old", 1),
+    ]
     assert sorted(path.name for path in unbroken.folder.iterdir()) == [
         "history.parquet", "job.sh", "model.json", "model.safetensors", "run.json", "timing.parquet",
     ]  # fmt: skip
@@ -88,7 +92,9 @@ def test_worker_killed(project: Project, slurm: SlurmCluster, unbroken: Project)
     check_goes_on(project, unbroken)
 
 
-def test_node_dies_and_training_goes_on_with_those_left(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
+def test_node_dies_and_training_goes_on_with_those_left(
+    project: Project, slurm: SlurmCluster, unbroken: Project
+) -> None:
     training = project.start().until_it_trains()
     slurm.kill("slow2")
     slurm.run("scontrol", "update", "nodename=slow2", "state=down", "reason=test")  # not to wait for SlurmdTimeout

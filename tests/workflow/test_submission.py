@@ -62,7 +62,8 @@ def test_sbatch_line(
     workers = [{"node": "gpu", "speed": 900.0}, {"node": "cpu", "speed": 90.0}]
     (clone.root / "results/plan/havel.json").write_text(json.dumps({"workers": workers}), encoding="utf-8")
     result = clone.snakemake(
-        "--profile", "slurm", "--retries", "0", "--rerun-triggers", "mtime", "--forcerun", rule, "--allowed-rules", rule, f"{rule}_settings",
+        "--profile", "slurm", "--retries", "0", "--rerun-triggers", "mtime", "--forcerun", rule,
+        "--allowed-rules", rule, f"{rule}_settings",
         "--config", f"cluster={cluster}", "--", target, environment={"PATH": f"{commands}:/usr/bin:/bin"},
     )  # fmt: skip
     assert result.status == 1

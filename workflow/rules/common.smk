@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from snakemake.common import get_appdirs
 
 import landbalance
-from landbalance.check import check_run
+from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
 from landbalance.config import parse_config
 from landbalance.config.load import read_yaml
@@ -330,10 +330,10 @@ def plan_to_train_by(wildcards):
     """Return the plan of an experiment.
 
     Another plan changes who computes, not what is computed, so it is no reason to train again. Only in the
-    arm `unweighted` the shares change the model.
+    arm `unweighted` the shares change the model; and a user may want to see what other machines make of it.
     """
     path = f"results/plan/{wildcards.experiment}.json"
-    return path if experiment_of(wildcards).arm == "unweighted" else ancient(path)
+    return path if CLUSTER.retrain or experiment_of(wildcards).arm == "unweighted" else ancient(path)
 
 
 def equal_run_paths(wildcards):

@@ -37,7 +37,9 @@ class Worker(Settings):
 class Slurm(Settings):
     """What the scheduler needs to get a node of this kind."""
 
-    partition: Text | None = Field(None, description="Partition that the nodes are in; the site's default if not given.")
+    partition: Text | None = Field(
+        None, description="Partition that the nodes are in; the site's default if not given."
+    )
     constraint: Text | None = Field(None, description="Feature that the nodes have; several as `a&b` or `a|b`.")
     gres: Text | None = Field(None, description="Generic resources of one node, e.g. gpu:2.")
     account: Text | None = Field(None, description="Account to charge.")
@@ -75,6 +77,11 @@ class Cluster(Settings):
     """All nodes that train together."""
 
     nodes: list[Node] = Field(min_length=1, description="Kinds of nodes.")
+    retrain: bool = Field(
+        False,
+        description="Train again when the shares change. By default a model that is there stays valid, since the split "
+        "changes who computes, not the result.",
+    )
 
     @field_validator("nodes")
     @classmethod

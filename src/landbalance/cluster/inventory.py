@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from landbalance.errors import UserError
 
-_GONE = ("DOWN", "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "INVAL", "FUTURE")
+_GONE = ("*", "DOWN", "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "INVAL", "FUTURE", "UNKNOWN")
 _SECONDS = 30
 
 
@@ -36,7 +36,8 @@ class SlurmNode:
     @property
     def available(self) -> bool:
         """Whether jobs run on it, now or after those that do."""
-        return not any(word in self.state for word in _GONE)
+        state = self.state.replace("POWERED_DOWN", "").replace("POWERING_DOWN", "")  # such a node is started on demand
+        return not any(word in state for word in _GONE)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,9 @@ def slurm_partitions() -> list[Partition]:
 def partition_of(line: str) -> Partition:
     """Return the partition that a line of ``scontrol --oneliner show partition`` tells of."""
     found = _fields(line)
-    return Partition(found["PartitionName"], found.get("Default") == "YES", minutes_of(found.get("MaxTime", "UNLIMITED")))
+    return Partition(
+        found["PartitionName"], found.get("Default") == "YES", minutes_of(found.get("MaxTime", "UNLIMITED"))
+    )
 
 
 def minutes_of(text: str) -> int | None:

@@ -1,7 +1,7 @@
 """Inside a Slurm job: the first process leads, and starts one on each node, which starts the workers there.
 
-A process per node, not per worker, is what Slurm starts: nodes may then have different numbers of workers in any kind of
-allocation, and whoever ends is told by the process beside it, with its signal or exit status.
+Slurm starts a process per node, not per worker: nodes may then have different numbers of workers in any kind of
+allocation, and how a worker ended is told by the process beside it, with its signal or exit status.
 """
 
 import json
@@ -110,9 +110,7 @@ def start_workers(command: Sequence[str]) -> int:
     if not ranks:
         return 0
     mine = [assignment.plan.used[rank] for rank in ranks]
-    meeting = Meeting(
-        ranks[0], len(assignment.hosts), assignment.address, assignment.port, assignment.interfaces[host]
-    )
+    meeting = Meeting(ranks[0], len(assignment.hosts), assignment.address, assignment.port, assignment.interfaces[host])
     word, message = "done", ""
     try:
         run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in mine], meeting=meeting)
@@ -155,14 +153,12 @@ def _kind_by_feature(cluster: Cluster, kinds: Sequence[str], node: SlurmNode) ->
         if slurm is not None and has_features(slurm.constraint, node.features):
             return kind
     raise UserError(
-        f"Slurm gave the node {node.name}, whose features {', '.join(node.features) or '(none)'} fit no kind of node in "
-        f"the cluster description ({', '.join(kinds)}). Correct `constraint` there."
+        f"Slurm gave the node {node.name}, whose features {', '.join(node.features) or '(none)'} fit no kind of node "
+        f"in the cluster description ({', '.join(kinds)}). Correct `constraint` there."
     )
 
 
-def _fitting_plan(
-    plan: Plan, cluster: Cluster, kinds: Mapping[str, str], replan: Callable[[Cluster], Plan]
-) -> Plan:
+def _fitting_plan(plan: Plan, cluster: Cluster, kinds: Mapping[str, str], replan: Callable[[Cluster], Plan]) -> Plan:
     """Return the plan, or another one where fewer nodes are there than it is for."""
     there = {node.name: list(kinds.values()).count(node.name) for node in cluster.nodes}
     wanted = used_nodes(plan)
@@ -179,9 +175,7 @@ def _fitting_plan(
     return other
 
 
-def _assigned(
-    plan: Plan, cluster: Cluster, kinds: Mapping[str, str], nodes: Mapping[str, SlurmNode]
-) -> Assignment:
+def _assigned(plan: Plan, cluster: Cluster, kinds: Mapping[str, str], nodes: Mapping[str, SlurmNode]) -> Assignment:
     """Return which host each worker of the plan runs on: the plan's nodes of a kind take the hosts of it in turn."""
     hosts = []
     for worker in plan.used:
@@ -189,9 +183,7 @@ def _assigned(
         used = sorted({other.node_index for other in plan.used if other.node == worker.node})
         hosts.append(of_kind[used.index(worker.node_index)])
     for host in dict.fromkeys(hosts):
-        gpus = sum(
-            worker.device == "cuda" for worker, where in zip(plan.used, hosts, strict=True) if where == host
-        )
+        gpus = sum(worker.device == "cuda" for worker, where in zip(plan.used, hosts, strict=True) if where == host)
         if gpus > nodes[host].gpus:
             raise UserError(
                 f"the plan has {gpus} GPU workers on {host}, but Slurm says that it has {nodes[host].gpus} GPUs. "

@@ -1,7 +1,7 @@
 """Outside Slurm: submit the training as one job over all nodes of its plan, follow it, and say how it ended.
 
-Snakemake's own plugin is not used for this one stage, since it knows no heterogeneous jobs: with `squeue` it would wait for
-them for ever. A submission of our own also finds its job again after Snakemake was killed, goes on where a time limit
+Snakemake's own plugin is not used for this one stage, since it knows no heterogeneous jobs: with `squeue` it would
+wait for them for ever. A submission of our own also finds its job again after Snakemake was killed, goes on where a time limit
 or a preemption ended a job, asks for fewer nodes when some are gone, and names node and cause.
 """
 
@@ -30,7 +30,17 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = (1.0, 10.0)
 _CONTROLLER_SECONDS = 900.0
 """How long Slurm's controller may be away."""
-_ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL", "DEADLINE")
+_ENDED = (
+    "COMPLETED",
+    "FAILED",
+    "TIMEOUT",
+    "CANCELLED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +60,7 @@ class JobState:
         return self.state in ("", *_ENDED)
 
 
-def train_on_slurm(
-    name: str, plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], attempt: int
-) -> None:
+def train_on_slurm(name: str, plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], attempt: int) -> None:
     """Train on nodes that Slurm gives; return when the model is there.
 
     Parameters
@@ -81,7 +89,9 @@ def train_on_slurm(
         if job is None:
             components = _at_hand(wanted)
             if components != wanted:
-                _log.warning("not all nodes are available (%s): training on those that are", _compared(components, wanted))
+                _log.warning(
+                    "not all nodes are available (%s): training on those that are", _compared(components, wanted)
+                )
             job = _submitted(name, job_name, identity, components, folder, command)
         state = _followed(job, folder, components)
         if state is None:
@@ -139,7 +149,8 @@ def _at_hand(components: list[Component]) -> list[Component]:
             found.append(_reduced(part, counts))
     if not found:
         raise UserError(
-            "no node of the plan is available (`sinfo -N -l` shows why). Wait for them, or change the cluster description."
+            "no node of the plan is available (`sinfo -N -l` shows why). Wait for them, or change the cluster "
+            "description."
         )
     return found
 
@@ -178,9 +189,7 @@ def _reduced(part: Component, counts: Sequence[int]) -> Component:
     constraint = kept[0][2]
     if len(kept) > 1:
         constraint = f"[{'&'.join(f'{name}*{count}' for _, count, name in kept)}]"
-    return replace(
-        part, kinds=tuple(k for k, _, _ in kept), counts=tuple(c for _, c, _ in kept), constraint=constraint
-    )
+    return replace(part, kinds=tuple(k for k, _, _ in kept), counts=tuple(c for _, c, _ in kept), constraint=constraint)
 
 
 def _submitted(
