@@ -1,7 +1,7 @@
 # `make demo` makes a map and a report from real data on this machine; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema pictures clean
+.PHONY: help demo test test-slurm lint schema pictures clean
 
 # Relative, so that a folder with spaces in its name works; the commands below find what is installed here first.
 VENV := .venv
@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 help:  ## show these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does nothing when all is up to date
 	@if snakemake --profile local --dry-run 2>&1 | grep '^Nothing to be done' > /dev/null; then \
@@ -20,6 +20,15 @@ demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does 
 
 test: $(VENV)/installed-workflow-dev  ## all tests that need neither Slurm nor a GPU nor a browser
 	python -m pytest --numprocesses auto --dist loadfile -m "not slurm and not gpu and not browser"
+
+test-slurm: $(VENV)/installed-workflow-dev  ## the tests on a real Slurm, which is started on this machine (root, Debian)
+	@for name in slurmctld slurmd sbatch; do \
+	  if ! PATH="$$PATH:/usr/sbin:/sbin" command -v "$$name" > /dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	      apt-get install -y --no-install-recommends slurmctld slurmd slurm-client; break; \
+	  fi; \
+	done
+	python -m pytest -m slurm tests/slurm
 
 lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelling, generated files
 	ruff check .

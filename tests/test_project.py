@@ -131,7 +131,7 @@ def test_files_beside_the_code_are_packaged() -> None:
     assert beside == packaged
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-slurm", "lint", "clean"])
 def test_make_help_names_the_targets(target: str) -> None:
     result = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert re.search(rf"^{target} +\S", result.stdout, flags=re.MULTILINE)

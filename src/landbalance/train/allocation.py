@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -38,7 +39,7 @@ JOB = "LANDBALANCE_JOB"
 NODE = "LANDBALANCE_NODE_OF"
 """Environment variable: this process starts the workers of a node; its value is the file of the `Assignment`."""
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 15.0
 """How long the leader waits for word from the other nodes after the first one failed."""
 _WORD = "landbalance-node"
 
@@ -86,6 +87,8 @@ def lead(plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], rep
     UserError
         When the nodes do not fit, or a worker or a node failed; the message names it.
     """
+    # Slurm ends a job with SIGTERM to all its processes: the leader stays, to tell how the others ended.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     groups = json.loads(os.environ[JOB])
     kinds = _kinds_of_hosts(cluster, groups, os.environ)
     plan = _fitting_plan(plan, cluster, kinds, replan)

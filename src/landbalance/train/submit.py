@@ -1,8 +1,8 @@
 """Outside Slurm: submit the training as one job over all nodes of its plan, follow it, and say how it ended.
 
 Snakemake's own plugin is not used for this one stage, since it knows no heterogeneous jobs: with `squeue` it would
-wait for them for ever. A submission of our own also finds its job again after Snakemake was killed, goes on where a time limit
-or a preemption ended a job, asks for fewer nodes when some are gone, and names node and cause.
+wait for them for ever. A submission of our own also finds its job again after Snakemake was killed, goes on where a
+time limit or a preemption ended a job, asks for fewer nodes when some are gone, and names node and cause.
 """
 
 import hashlib
@@ -95,7 +95,7 @@ def train_on_slurm(name: str, plan: Plan, cluster: Cluster, folder: Path, comman
             job = _submitted(name, job_name, identity, components, folder, command)
         state = _followed(job, folder, components)
         if state is None:
-            _log.warning("job %s waited for nodes that are gone, and is cancelled", job)
+            _log.warning("job %s waited for nodes that are gone (%s), and is cancelled", job, _gone(components))
             continue
         if (folder / "model.safetensors").exists() and state.state in ("COMPLETED", ""):
             (folder / f"slurm-{job}.log").unlink(missing_ok=True)
@@ -163,6 +163,14 @@ def _compared(components: list[Component], wanted: list[Component]) -> str:
         for part in wanted
         for kind, count in zip(part.kinds, part.counts, strict=True)
     )
+
+
+def _gone(components: list[Component]) -> str:
+    """Return which nodes that a job may want are not up."""
+    constraints = [constraint for part in components for constraint in _constraints(part)]
+    gone = [node for node in slurm_nodes() if not node.available]
+    wanted = [node for node in gone if any(has_features(constraint, node.features) for constraint in constraints)]
+    return ", ".join(f"{node.name} is {node.state.lower()}" for node in wanted)
 
 
 def _constraints(part: Component) -> list[str | None]:
