@@ -76,9 +76,15 @@ def test_all_workers_train_as_one_job(unbroken: Project) -> None:
 
 
 def test_kinds_that_differ_in_more_are_a_heterogeneous_job(project: Project, unbroken: Project) -> None:
-    project.write(project.config, [node("quick", "fast"), node("old", "slow", count=2, memory_mb=1900)])
+    """Here with tiles copied to each node's own disk."""
+    scratch = project.root / "scratch"
+    scratch.mkdir()
+    more = {"memory_mb": 1900, "scratch": str(scratch)}
+    project.write(project.config, [node("quick", "fast"), node("old", "slow", count=2, **more)])
     training = project.start()
     assert training.end() == 0, training.said
+    assert training.said.count(f"tiles copied to {scratch}") == 2
+    assert list(scratch.iterdir()) == []
     assert "#SBATCH hetjob" in (project.folder / "job.sh").read_text()
     assert difference(project, unbroken) < 1e-9
 

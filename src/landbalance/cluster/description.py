@@ -52,6 +52,11 @@ class Slurm(Settings):
     memory_mb: Positive | None = Field(
         None, description="The most memory that a job may ask of a node, in MB; no limit if not given."
     )
+    scratch: Text | None = Field(
+        None,
+        description="Folder on the node's own disk, e.g. $TMPDIR, to which tiles are copied before training; they are "
+        "read from the shared file system if not given.",
+    )
     exclusive: bool = Field(
         True, description="Whether a node that measures or trains does nothing else, so that timings can be relied on."
     )

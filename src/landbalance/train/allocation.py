@@ -8,12 +8,14 @@ import json
 import logging
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from landbalance.cluster import Cluster
@@ -29,7 +31,7 @@ from landbalance.distributed.launch import (
 )
 from landbalance.distributed.place import Meeting
 from landbalance.errors import UserError
-from landbalance.files import read_json, write_json
+from landbalance.files import read_json, write_error, write_json
 from landbalance.plans import Plan
 
 _log = logging.getLogger(__name__)
@@ -38,6 +40,9 @@ JOB = "LANDBALANCE_JOB"
 """Environment variable: this process leads a Slurm job; its value tells the kinds of nodes of each component."""
 NODE = "LANDBALANCE_NODE_OF"
 """Environment variable: this process starts the workers of a node; its value is the file of the `Assignment`."""
+
+TILES = "LANDBALANCE_TILES"
+"""Environment variable: where this node's copy of the tiles lies, when it has one."""
 
 _PATIENCE_SECONDS = 15.0
 """How long the leader waits for word from the other nodes after the first one failed."""
@@ -52,6 +57,7 @@ class Assignment(Settings):
     address: str
     port: int
     interfaces: dict[str, str | None]
+    scratch: dict[str, str | None]
 
     @classmethod
     def read(cls, path: Path) -> "Assignment":
@@ -105,8 +111,11 @@ def lead(plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], rep
         path.unlink(missing_ok=True)
 
 
-def start_workers(command: Sequence[str]) -> int:
-    """Start the workers of this node, and tell the leader how they ended; return the exit status, which is 0."""
+def start_workers(command: Sequence[str], tiles: Path) -> int:
+    """Start the workers of this node, and tell the leader how they ended; return the exit status, which is 0.
+
+    `tiles` is copied to the node's own disk before, where the cluster description names a folder there.
+    """
     assignment = Assignment.read(Path(os.environ[NODE]))
     host = os.environ["SLURMD_NODENAME"]
     ranks = [rank for rank, where in enumerate(assignment.hosts) if where == host]
@@ -116,7 +125,8 @@ def start_workers(command: Sequence[str]) -> int:
     meeting = Meeting(ranks[0], len(assignment.hosts), assignment.address, assignment.port, assignment.interfaces[host])
     word, message = "done", ""
     try:
-        run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in mine], meeting=meeting)
+        with _staged(tiles, assignment.scratch[host]):
+            run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in mine], meeting=meeting)
     except StoppedWorkersError as error:
         word, message = "stopped", str(error)
     except LostContactError as error:
@@ -126,6 +136,24 @@ def start_workers(command: Sequence[str]) -> int:
     sys.stdout.write(f"{_WORD} {host} {word} {' '.join(message.split())}\n")
     sys.stdout.flush()
     return 0
+
+
+@contextmanager
+def _staged(tiles: Path, scratch: str | None) -> Iterator[None]:
+    """Have the tiles on the node's own disk inside the block, if `scratch` names a folder there."""
+    if scratch is None:
+        yield
+        return
+    folder = Path(os.path.expandvars(scratch)) / f"landbalance-{os.environ['SLURM_JOB_ID']}-{os.getpid()}"
+    try:
+        shutil.copytree(tiles, folder)
+        _log.info("%s: tiles copied to %s", os.environ["SLURMD_NODENAME"], folder)
+        os.environ[TILES] = str(folder)
+        yield
+    except OSError as error:
+        raise write_error(folder, error) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def planned(environment: Mapping[str, str]) -> Plan | None:
@@ -199,6 +227,7 @@ def _assigned(plan: Plan, cluster: Cluster, kinds: Mapping[str, str], nodes: Map
         hosts=hosts,
         address=address,
         port=20000 + (int(os.environ["SLURM_JOB_ID"]) * 7 + int(os.environ.get("SLURM_RESTART_COUNT", 0))) % 12000,
+        scratch={host: getattr(cluster.node(kinds[host]).slurm, "scratch", None) for host in set(hosts)},
         interfaces={host: "lo" if loopback else cluster.node(kinds[host]).interface for host in set(hosts)},
     )
 

@@ -74,7 +74,7 @@ def run(
         work(name, config, layout, plan)
         return 0
     if NODE in os.environ:
-        return start_workers(command)
+        return start_workers(command, layout.tile(config.experiments[name].dataset))
     plan = read_plan(layout.plan(name))
     _check_plan(name, plan, config, layout.plan(name))
     folder = layout.train(name)
