@@ -17,8 +17,8 @@ nodes:
     workers: [{device: cpu}]
     slurm: {constraint: slow, minutes: 30}
 """
-# The demo but for the number of epochs.
-SHORTER = ["--config", "training={full: {epochs: 3}, short: {epochs: 2}}"]
+# The demo but for the number of epochs, and the time to measure a node.
+SHORTER = ["--config", "training={full: {epochs: 3}, short: {epochs: 2}}", "profile={seconds: 20}"]
 
 
 def fresh_clone(root: Path) -> Path:

@@ -1,11 +1,11 @@
 """Submitting and following a training, without Slurm: its commands are stand-ins that answer from files."""
 
-from typing import Any
+import json
 
 import pytest
 
 from landbalance.cluster import Cluster, Slurm
-from landbalance.cluster.inventory import SlurmNode
+from landbalance.cluster.inventory import Partition, SlurmNode
 from landbalance.cluster.request import Component
 from landbalance.errors import UserError
 from landbalance.train import allocation, submit
@@ -59,7 +59,7 @@ def test_nodes_that_are_down_are_not_asked_for(
     names = {"f1": "fast", "s1": "slow", "s2": "slow", "s3": "other"}
     nodes = [machine(name, feature, state="DOWN" if name in down else "IDLE") for name, feature in names.items()]
     monkeypatch.setattr(submit, "slurm_nodes", lambda: nodes)
-    monkeypatch.setattr(submit, "slurm_partitions", lambda: [submit_partition()])
+    monkeypatch.setattr(submit, "slurm_partitions", lambda: [Partition("all", True, 60)])
     found = submit._at_hand(components)
     assert [part.constraint for part in found] == left
     assert sum(part.nodes for part in found) == 3 - len(down)
@@ -68,15 +68,9 @@ def test_nodes_that_are_down_are_not_asked_for(
 
 def test_no_node_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit, "slurm_nodes", lambda: [machine("f1", "fast", state="DOWN")])
-    monkeypatch.setattr(submit, "slurm_partitions", lambda: [submit_partition()])
+    monkeypatch.setattr(submit, "slurm_partitions", lambda: [Partition("all", True, 60)])
     with pytest.raises(UserError, match="no node of the plan is available"):
         submit._at_hand([ONE])
-
-
-def submit_partition() -> Any:
-    from landbalance.cluster.inventory import Partition
-
-    return Partition("all", True, 60)
 
 
 # --- inside the job ---
@@ -93,8 +87,6 @@ CLUSTER = Cluster.model_validate(
 
 def test_kinds_are_told_by_component_or_by_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever order Slurm lists nodes in, ranks follow the description."""
-    import json
-
     monkeypatch.setattr(allocation, "host_names", lambda listed: listed.split(","))
     nodes = {"x1": machine("x1", "slow"), "x2": machine("x2", "fast", "ib")}
     monkeypatch.setattr(allocation, "slurm_nodes", lambda names: [nodes[name] for name in names])

@@ -128,7 +128,8 @@ NODES: list[tuple[str, Callable[[dict[str, Any]], object], set[str]]] = [
     ("a worker's threads", lambda node: node["workers"][0].update(threads=2), PROFILE | PLANS),
     ("a worker more", lambda node: node["workers"].append({"device": "cpu"}), PROFILE | PLANS),
     ("a node more", lambda node: node.update(count=2), PLANS),
-    ("its partition", lambda node: node.update(slurm={"partition": "batch"}), set()),
+    ("its partition", lambda node: node.update(slurm={"partition": "batch", "minutes": 9, "qos": "low"}), set()),
+    ("its interface", lambda node: node.update(interface="ib0"), set()),
     ("its name", lambda node: node.update(name="other"), {"profile havel unet other"} | PLANS),
 ]
 
@@ -139,6 +140,16 @@ def test_cluster(done: Clone, tmp_path: Path, change: Callable[[dict[str, Any]],
     cluster = yaml.safe_load((done.root / "profiles/local/cluster.yaml").read_text(encoding="utf-8"))
     change(cluster["nodes"][0])
     case = write_yaml(tmp_path / "cluster.yaml", cluster)
+    assert done.due("--profile", "local", environment={"LANDBALANCE_CLUSTER": str(case)}) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, set()), (2, PLANS | LEARNING)])
+def test_trains_again_for_other_shares_only_when_asked(
+    done: Clone, tmp_path: Path, count: int, expected: set[str]
+) -> None:
+    cluster = yaml.safe_load((done.root / "profiles/local/cluster.yaml").read_text(encoding="utf-8"))
+    cluster["nodes"][0]["count"] = count
+    case = write_yaml(tmp_path / "cluster.yaml", {**cluster, "retrain": True})
     assert done.due("--profile", "local", environment={"LANDBALANCE_CLUSTER": str(case)}) == expected
 
 

@@ -241,7 +241,7 @@ def plan_settings(wildcards):
         {
             "experiment": {"arm": experiment.arm},
             "training": {"batch_size": CONFIG.training[experiment.training].batch_size},
-            "cluster": {"nodes": [dump(node, "slurm") for node in CLUSTER.nodes]},
+            "cluster": {"nodes": [dump(node, "slurm", "interface") for node in CLUSTER.nodes]},
         }
     )
 

@@ -91,8 +91,9 @@ def run(
     nodes = {(worker.node, worker.node_index) for worker in plan.used}
     if len(nodes) > 1:
         raise UserError(
-            f"{layout.plan(name)}: the plan spans {len(nodes)} nodes, and this command starts workers on one. Describe "
-            "how to get them from Slurm, or start the workers with torchrun on each (docs/slurm.md)."
+            f"{layout.plan(name)}: the plan spans {len(nodes)} nodes, and this command starts workers on one. Name "
+            "the description that says how to get them from Slurm (--cluster), or start the workers with torchrun on "
+            "each (docs/slurm.md)."
         )
     run_workers(
         command,
