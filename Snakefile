@@ -12,6 +12,7 @@ if not workflow.overwrite_configfiles:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/sites.smk"
 include: "workflow/rules/resources.smk"
 
 
@@ -32,7 +33,7 @@ wildcard_constraints:
     model=any_of(CONFIG.models),
     experiment=any_of(CONFIG.experiments),
     scene=any_of(name for dataset in CONFIG.datasets.values() for name in dataset.scenes),
-    node=any_of(node.name for node in CLUSTER.nodes),
+    node=any_of(node.name for node in all_nodes()),
 
 
 include: "workflow/rules/download.smk"
@@ -58,6 +59,10 @@ localrules:
 # Not during a dry run, which leaves no file behind.
 onstart:
     freeze(CONFIG, RESULTS)
+
+
+onsuccess:
+    record_sites()
 
 
 # All that one looks at, so that a lost file is made again (but for a report's map.png, see report.smk).

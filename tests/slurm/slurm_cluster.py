@@ -42,7 +42,7 @@ class NodeSpec:
 
 
 NODES = (
-    NodeSpec("fast1", "fast", cpus=4, percent=100),
+    NodeSpec("fast1", "fast", cpus=16, percent=100, memory=32000),
     NodeSpec("slow1", "slow", cpus=2, percent=25),
     NodeSpec("slow2", "slow", cpus=2, percent=25),
 )

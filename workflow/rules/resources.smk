@@ -5,7 +5,7 @@ from landbalance.cluster.choice import fastest_node, general_node, memory_mb, wo
 
 def measured(wildcards):
     """Return the kind of node that a job measures."""
-    return CLUSTER.node(wildcards.node)
+    return node_called(wildcards.node)
 
 
 def general(wildcards):
@@ -23,7 +23,7 @@ def node_threads(wildcards):
 
     On a cluster, where cores are not counted, it is what the workers of the node need.
     """
-    node = CLUSTER.node(wildcards.node) if "node" in wildcards.keys() else CLUSTER.nodes[0]
+    node = node_called(wildcards.node) if "node" in wildcards.keys() else CLUSTER.nodes[0]
     return workflow._cores or sum(worker.count * worker.threads for worker in node.workers)
 
 
