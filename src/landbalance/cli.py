@@ -239,8 +239,20 @@ def _train(options: argparse.Namespace) -> int:
 
     words = ["--cluster", str(options.cluster)] if options.cluster else []
     command = _worker_command(options, "train", options.experiment, *words)
-    site = Site(load_cluster(options.cluster), replan, options.attempt) if options.cluster else None
+    site = None
+    if options.cluster:
+        cluster = load_cluster(options.cluster)
+        site = Site(cluster, replan, _measured_gpus(experiment, cluster, layout), options.attempt)
     return run(options.experiment, config, layout, command, options.restart, site)
+
+
+def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, str]:
+    """Return the name of the GPU that each kind of node with one was measured on."""
+    from landbalance.profiles import read_profile
+
+    paths = {node.name: layout.profile(experiment.dataset, experiment.model, node.name) for node in cluster.nodes}
+    found = {name: read_profile(path).curves for name, path in paths.items() if path.exists()}
+    return {name: curve.device_name for name, curves in found.items() for curve in curves if curve.device == "cuda"}
 
 
 def _evaluate(options: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """Submitting and following a training, without Slurm: its commands are stand-ins that answer from files."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +119,13 @@ def test_who_is_to_blame(words: dict[str, tuple[str, str]], said: str) -> None:
 def test_success_and_a_stop_on_request_are_no_failure() -> None:
     assert allocation._judged({"a": ("done", ""), "b": ("done", "")}) == 0
     assert allocation._judged({"a": ("stopped", "…"), "b": ("stopped", "…")}) == 143
+
+
+def test_another_gpu_than_was_measured_stops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho Tesla V100\necho Tesla V100\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    allocation._check_gpus("Tesla V100")
+    allocation._check_gpus(None)
+    with pytest.raises(UserError, match=r"has Tesla V100, but its kind was measured on Tesla A100.*forcerun profile"):
+        allocation._check_gpus("Tesla A100")

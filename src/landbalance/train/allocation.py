@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from landbalance.cluster import Cluster
@@ -58,6 +59,7 @@ class Assignment(Settings):
     port: int
     interfaces: dict[str, str | None]
     scratch: dict[str, str | None]
+    gpus: dict[str, str | None]
 
     @classmethod
     def read(cls, path: Path) -> "Assignment":
@@ -74,19 +76,29 @@ def description(components: Sequence[Component]) -> str:
     return json.dumps([{"kinds": part.kinds, "cpus": part.cpus} for part in components])
 
 
-def lead(plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], replan: Callable[[Cluster], Plan]) -> int:
+@dataclass(frozen=True)
+class Site:
+    """The nodes to train on, how to plan for others, the GPU that each kind was measured on, and which try this is."""
+
+    cluster: Cluster
+    replan: Callable[[Cluster], Plan]
+    gpus: Mapping[str, str]
+    attempt: int = 1
+
+
+def lead(plan: Plan, site: Site, folder: Path, command: Sequence[str]) -> int:
     """Train on the nodes of the Slurm job that this process is in; return the exit status.
 
     Parameters
     ----------
     plan : Plan
         What was planned; where the nodes are others than it is for, it is made anew.
+    site : Site
+        The nodes that there may be.
     folder : Path
         The experiment's folder, which all nodes share.
     command : sequence of str
         The command that starts one worker, and here, with `NODE` set, all workers of a node.
-    replan : callable
-        Returns the plan for other nodes, from the profiles at hand.
 
     Raises
     ------
@@ -96,11 +108,11 @@ def lead(plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], rep
     # Slurm ends a job with SIGTERM to all its processes: the leader stays, to tell how the others ended.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     groups = json.loads(os.environ[JOB])
-    kinds = _kinds_of_hosts(cluster, groups, os.environ)
-    plan = _fitting_plan(plan, cluster, kinds, replan)
+    kinds = _kinds_of_hosts(site.cluster, groups, os.environ)
+    plan = _fitting_plan(plan, site.cluster, kinds, site.replan)
     nodes = {node.name: node for node in slurm_nodes(list(kinds))}
     path = folder / f"job-{os.environ['SLURM_JOB_ID']}-{os.environ.get('SLURM_RESTART_COUNT', '0')}.json"
-    assignment = _assigned(plan, cluster, kinds, nodes)
+    assignment = _assigned(plan, site, kinds, nodes)
     write_json(path, assignment.model_dump(mode="json"))
     for host in dict.fromkeys(assignment.hosts):
         titles = [f"{w.share} on {w.title}" for w, h in zip(plan.used, assignment.hosts, strict=True) if h == host]
@@ -125,6 +137,7 @@ def start_workers(command: Sequence[str], tiles: Path) -> int:
     meeting = Meeting(ranks[0], len(assignment.hosts), assignment.address, assignment.port, assignment.interfaces[host])
     word, message = "done", ""
     try:
+        _check_gpus(assignment.gpus[host])
         with _staged(tiles, assignment.scratch[host]):
             run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in mine], meeting=meeting)
     except StoppedWorkersError as error:
@@ -136,6 +149,22 @@ def start_workers(command: Sequence[str], tiles: Path) -> int:
     sys.stdout.write(f"{_WORD} {host} {word} {' '.join(message.split())}\n")
     sys.stdout.flush()
     return 0
+
+
+def _check_gpus(measured: str | None) -> None:
+    """Stop when this node's GPUs are others than those that its kind was measured on: the shares would not fit."""
+    if measured is None:
+        return
+    try:
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return  # torch will say what it finds
+    if other := {line.strip() for line in answer.splitlines() if line.strip()} - {measured}:
+        raise UserError(
+            f"the node has {', '.join(sorted(other))}, but its kind was measured on {measured}. Give it a kind of its "
+            "own in the cluster description (`constraint`, `gres`), or measure again (snakemake --forcerun profile)."
+        )
 
 
 @contextmanager
@@ -206,7 +235,7 @@ def _fitting_plan(plan: Plan, cluster: Cluster, kinds: Mapping[str, str], replan
     return other
 
 
-def _assigned(plan: Plan, cluster: Cluster, kinds: Mapping[str, str], nodes: Mapping[str, SlurmNode]) -> Assignment:
+def _assigned(plan: Plan, site: Site, kinds: Mapping[str, str], nodes: Mapping[str, SlurmNode]) -> Assignment:
     """Return which host each worker of the plan runs on: the plan's nodes of a kind take the hosts of it in turn."""
     hosts = []
     for worker in plan.used:
@@ -227,8 +256,9 @@ def _assigned(plan: Plan, cluster: Cluster, kinds: Mapping[str, str], nodes: Map
         hosts=hosts,
         address=address,
         port=20000 + (int(os.environ["SLURM_JOB_ID"]) * 7 + int(os.environ.get("SLURM_RESTART_COUNT", 0))) % 12000,
-        scratch={host: getattr(cluster.node(kinds[host]).slurm, "scratch", None) for host in set(hosts)},
-        interfaces={host: "lo" if loopback else cluster.node(kinds[host]).interface for host in set(hosts)},
+        scratch={host: getattr(site.cluster.node(kinds[host]).slurm, "scratch", None) for host in set(hosts)},
+        gpus={host: site.gpus.get(kinds[host]) for host in set(hosts)},
+        interfaces={host: "lo" if loopback else site.cluster.node(kinds[host]).interface for host in set(hosts)},
     )
 
 

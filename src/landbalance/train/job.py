@@ -6,12 +6,10 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from landbalance.cluster import Cluster
 from landbalance.config import Config
 from landbalance.distributed.launch import LocalWorker, run_workers
 from landbalance.distributed.place import place_in_job
@@ -19,19 +17,10 @@ from landbalance.errors import UserError
 from landbalance.files import remove
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
-from landbalance.train.allocation import JOB, NODE, lead, planned, start_workers
+from landbalance.train.allocation import JOB, NODE, Site, lead, planned, start_workers
 from landbalance.train.submit import train_on_slurm
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Site:
-    """The nodes to train on, how to plan for others, and which try this is."""
-
-    cluster: Cluster
-    replan: Callable[[Cluster], Plan]
-    attempt: int = 1
 
 
 def run(
@@ -79,7 +68,7 @@ def run(
     _check_plan(name, plan, config, layout.plan(name))
     folder = layout.train(name)
     if JOB in os.environ and site is not None:
-        return lead(plan, site.cluster, folder, command, site.replan)
+        return lead(plan, site, folder, command)
     if restart:
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     shares = ", ".join(f"{worker.share} on {worker.node}, {worker.title}" for worker in plan.used)
