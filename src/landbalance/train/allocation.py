@@ -319,5 +319,5 @@ def _judged(words: Mapping[str, tuple[str, str]]) -> int:
         told.append(f"no word from {', '.join(by_word['silent'])}: it died or hangs (`sinfo -N -l` shows its state)")
     if told or by_word["lost"]:
         told = told or [f"{host}: {words[host][1]}" for host in by_word["lost"]]
-        raise UserError(f"{'; '.join(told)} Run again to go on from the last checkpoint.")
+        raise UserError(f"{'; '.join(told).removesuffix('.')}. Run again to go on from the last checkpoint.")
     return STOPPED if any(word == "stopped" for word, _ in words.values()) else 0
