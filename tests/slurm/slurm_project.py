@@ -16,9 +16,9 @@ from landbalance.profiles import AllReduce, Curve, Machine, NodeProfile
 from stores import write_store
 
 
-def node(name: str, feature: str, count: int = 1, **slurm: Any) -> dict[str, Any]:
-    """Return a kind of node for a cluster description; its one worker idles most of the time, so that runs last."""
-    worker = {"device": "cpu", "threads": 1, "slowdown": 2.0}
+def node(name: str, feature: str, count: int = 1, slowdown: float = 2.0, **slurm: Any) -> dict[str, Any]:
+    """Return a kind of node for a cluster description; its one worker idles between steps, so that runs last."""
+    worker = {"device": "cpu", "threads": 1, "slowdown": slowdown}
     return {"name": name, "count": count, "workers": [worker], "slurm": {"constraint": feature, "minutes": 10, **slurm}}
 
 
