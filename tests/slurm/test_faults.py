@@ -138,8 +138,8 @@ def test_out_of_memory(project: Project, slurm: SlurmCluster) -> None:
     project.write(project.config, [node("quick", "fast", memory_mb=150), node("old", "slow", count=2, memory_mb=150)])
     training = project.start()
     assert training.end(60) == 1
-    assert "memory" in training.said.lower()
-    assert "fast1" in training.said.splitlines()[-1]
+    assert "ran out of memory on fast1" in training.said.splitlines()[-1]
+    assert "`memory_mb`" in training.said.splitlines()[-1]
     check_ended(project, slurm)
 
 

@@ -35,6 +35,21 @@ def test_a_component_that_lost_its_node_decides() -> None:
     assert (state.state, state.hosts) == ("NODE_FAIL", "a,b[1-2]")
 
 
+@pytest.mark.parametrize(
+    ("log", "hosts"),
+    [
+        ("slurmstepd-f1: error: StepId=11.0 exceeded memory limit (9 > 1), being killed", "f1"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=11.0. Some of …", "a"),
+        ("slurmstepd-f1: error: *** STEP 11.0 ON f1 CANCELLED ***", None),
+    ],
+)
+def test_out_of_memory_is_read_from_the_log(tmp_path: Path, log: str, hosts: str | None) -> None:
+    """Slurm's own state is a mere FAILED."""
+    (tmp_path / "log").write_text(f"before\n{log}\n")
+    found = submit._with_memory(submit._state_of([line("FAILED", status=1)]), tmp_path / "log")
+    assert (found.state, found.hosts) == (("OUT_OF_MEMORY", hosts) if hosts else ("FAILED", "a"))
+
+
 def machine(name: str, *features: str, state: str = "IDLE", gpus: int = 0) -> SlurmNode:
     return SlurmNode(name, f"10.0.0.{name[-1]}", ("all",), features, "", gpus, 4, 8000, state)
 

@@ -28,6 +28,7 @@ from landbalance.train.allocation import JOB, description
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = (1.0, 10.0)
+_MEMORY = re.compile(r"slurmstepd(?:-(\S+))?: error: .*(?:exceeded memory limit|oom[-_ ]?kill)", re.IGNORECASE)
 _CONTROLLER_SECONDS = 900.0
 """How long Slurm's controller may be away."""
 _ENDED = (
@@ -100,7 +101,9 @@ def train_on_slurm(name: str, plan: Plan, cluster: Cluster, folder: Path, comman
         if (folder / "model.safetensors").exists() and state.state in ("COMPLETED", ""):
             (folder / f"slurm-{job}.log").unlink(missing_ok=True)
             return
-        interrupted = state.state in ("TIMEOUT", "PREEMPTED", "NODE_FAIL") or state.exit_status == STOPPED
+        state = _with_memory(state, folder / f"slurm-{job}.log")
+        stopped = state.state == "FAILED" and state.exit_status == STOPPED
+        interrupted = stopped or state.state in ("TIMEOUT", "PREEMPTED", "NODE_FAIL")
         if interrupted and _progress(folder) != before:
             _log.warning("job %s %s; going on from its checkpoint in another job", job, _cause(state))
             continue
@@ -301,6 +304,14 @@ def _cancelled(job: str) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not job_state(job).ended:
         time.sleep(0.5)
+
+
+def _with_memory(state: JobState, log: Path) -> JobState:
+    """Return the state with the cause and the nodes that stand in the job's log alone, when it ran out of memory."""
+    if state.state != "FAILED" or not log.exists():
+        return state
+    hosts = {host or state.hosts for host in _MEMORY.findall(log.read_text(errors="replace"))}
+    return replace(state, state="OUT_OF_MEMORY", hosts=",".join(sorted(hosts))) if hosts else state
 
 
 def _cause(state: JobState) -> str:
