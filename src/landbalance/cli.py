@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from landbalance import __version__
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
     command: Callable[[argparse.Namespace], int | None] = options.command
     # A scheduler ends a job with SIGTERM: leave as after Ctrl-C, so that nothing half-written stays.
-    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         return command(options) or 0
     except UserError as error:
@@ -46,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.error("stopped")
         return 130
     return 1
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Leave; SIGINT itself would do nothing in a process that was started in the background by a script."""
+    raise KeyboardInterrupt
 
 
 class _Formatter(logging.Formatter):
