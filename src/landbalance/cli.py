@@ -214,8 +214,8 @@ def _plan(options: argparse.Namespace) -> None:
 
     config, cluster, layout = load_config(options.config), load_cluster(options.cluster), Layout(options.results)
     experiment = _named(options, "experiments", options.experiment)
-    samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
     profiles = _profiles(experiment, cluster, layout)
+    samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
     run(options.experiment, config, cluster, profiles, samples, layout.plan(options.experiment))
 
 

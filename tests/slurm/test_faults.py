@@ -123,7 +123,7 @@ def test_node_hangs(project: Project, slurm: SlurmCluster, unbroken: Project) ->
 
 def test_time_limit_is_no_failure(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
     """Slurm tells the workers a minute before; they write a checkpoint, and another job goes on."""
-    slow = [node("quick", "fast", slowdown=25.0), node("old", "slow", count=2, slowdown=25.0)]
+    slow = [node("quick", "fast", slowdown=12.0), node("old", "slow", count=2, slowdown=12.0)]
     project.write(project.config, slow)  # Slurm looks at time limits each half minute
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()
@@ -199,7 +199,7 @@ def test_submitter_killed_and_started_again(project: Project, slurm: SlurmCluste
 def small_disk(tmp_path: Path) -> Project:
     """Return a project on a file system that holds little more than it."""
     (tmp_path / "disk").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(tmp_path / "disk")], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(tmp_path / "disk")], check=True)
     try:
         yield Project(tmp_path / "disk")
     finally:
