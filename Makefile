@@ -1,7 +1,7 @@
 # `make demo` makes a map and a report from real data on this machine; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser lint schema pictures clean chromium
+.PHONY: help demo test test-browser test-slurm lint schema pictures clean chromium
 
 # Relative, so that a folder with spaces in its name works; the commands below find what is installed here first.
 VENV := .venv
@@ -32,6 +32,15 @@ chromium: $(VENV)/installed-workflow-dev-browser
 	else \
 	  python -m playwright install chromium; \
 	fi
+
+test-slurm: $(VENV)/installed-workflow-dev  ## the tests on a real Slurm, which is started on this machine (root, Debian)
+	@for name in slurmctld slurmd sbatch; do \
+	  if ! PATH="$$PATH:/usr/sbin:/sbin" command -v "$$name" > /dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	      apt-get install -y --no-install-recommends slurmctld slurmd slurm-client; break; \
+	  fi; \
+	done
+	python -m pytest -m slurm tests/slurm
 
 lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelling, generated files
 	ruff check .

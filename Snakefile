@@ -12,7 +12,9 @@ if not workflow.overwrite_configfiles:
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/sites.smk"
 include: "workflow/rules/paths.smk"
+include: "workflow/rules/resources.smk"
 
 
 try:
@@ -21,6 +23,7 @@ try:
     CLUSTER = load_cluster(CLUSTER_FILE)
     if workflow.is_main_process:
         check_run(CONFIG, CLUSTER, "configuration", str(CLUSTER_FILE))
+        check_site(CLUSTER, str(CLUSTER_FILE))
 except UserError as error:
     sys.exit(f"error: {error}")
 use_own_commands()
@@ -31,7 +34,7 @@ wildcard_constraints:
     model=any_of(CONFIG.models),
     experiment=any_of(CONFIG.experiments),
     scene=any_of(name for dataset in CONFIG.datasets.values() for name in dataset.scenes),
-    node=any_of(node.name for node in CLUSTER.nodes),
+    node=any_of(node.name for node in all_nodes()),
 
 
 include: "workflow/rules/download.smk"
@@ -47,6 +50,9 @@ include: "workflow/rules/report.smk"
 localrules:
     all,
     download,  # compute nodes often have no way to the internet
+    plan,
+    report,
+    index,
     profile_settings,
     train_settings,
 
@@ -54,6 +60,10 @@ localrules:
 # Not during a dry run, which leaves no file behind.
 onstart:
     freeze(CONFIG, RESULTS)
+
+
+onsuccess:
+    record_sites()
 
 
 # All that one looks at, so that a lost file is made again.

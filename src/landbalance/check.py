@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from landbalance.cluster import Cluster
+from landbalance.cluster.fit import misfits
+from landbalance.cluster.inventory import slurm_nodes, slurm_partitions
 from landbalance.config import Config
 from landbalance.errors import UserError
 
@@ -26,6 +28,24 @@ def check_run(config: Config, cluster: Cluster, origin: str, cluster_origin: str
     ]
     if mistakes:
         raise UserError("\n".join(mistakes))
+
+
+def check_site(cluster: Cluster, origin: str) -> None:
+    """Stop when Slurm could not give what the description asks for; nothing is checked where Slurm does not answer.
+
+    Raises
+    ------
+    UserError
+        With a line for each mistake.
+    """
+    if not cluster.from_slurm:
+        return
+    try:
+        nodes, partitions = slurm_nodes(), slurm_partitions()
+    except UserError:
+        return  # a dry run on another machine; a submission will say what is wrong
+    if mistakes := misfits(cluster, nodes, partitions):
+        raise UserError("\n".join(f"{origin}: {mistake}" for mistake in mistakes))
 
 
 def _missing_sources(config: Config) -> list[str]:

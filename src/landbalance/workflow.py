@@ -11,9 +11,11 @@ from typing import Any
 
 import yaml
 
+from landbalance.cluster import Cluster
 from landbalance.config import Config
+from landbalance.config.load import checked
 from landbalance.errors import UserError
-from landbalance.files import write_text
+from landbalance.files import read_json, write_json, write_text
 
 CLUSTER_VARIABLE = "LANDBALANCE_CLUSTER"
 _CLUSTER_NAME = "cluster.yaml"
@@ -176,6 +178,43 @@ def chosen_cluster(
     path = cluster_path(option, exported, folders, start, root / "profiles" / "default")
     os.environ[CLUSTER_VARIABLE] = str(path)
     return path
+
+
+def recorded_cluster(record: Path, site: str, science: str) -> Cluster | None:
+    """Return the cluster description that an experiment was made with, if another one and the result is still valid.
+
+    Parameters
+    ----------
+    record : Path
+        What `record_site` wrote.
+    site : str
+        The cluster description in use, as a path.
+    science : str
+        A digest of what decides the model now.
+    """
+    if not record.exists():
+        return None
+    found = read_json(record)
+    if found["site"] == site or found["science"] != science:
+        return None
+    return checked(Cluster, found["cluster"], str(record))
+
+
+def record_site(record: Path, plan: Path, site: str, science: str, cluster: Cluster) -> None:
+    """Note that an experiment was made with a cluster description, if its plan is for that."""
+    if not plan.exists():
+        return
+    planned = sorted((worker["node"], worker["node_index"], worker["title"]) for worker in read_json(plan)["workers"])
+    described = sorted(
+        (node.name, index, worker.title)
+        for node in cluster.nodes
+        for index in range(node.count)
+        for worker in node.workers
+        for _ in range(worker.count)
+    )
+    content = {"site": site, "science": science, "cluster": cluster.model_dump(mode="json")}
+    if planned == described and not (record.exists() and read_json(record) == content):
+        write_json(record, content)
 
 
 def use_own_commands() -> None:

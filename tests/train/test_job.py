@@ -19,6 +19,7 @@ from landbalance.plans import Plan, PlannedCurve, PlannedWorker, Prediction
 from stores import write_store
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
 
 PREDICTION = Prediction(
     step_seconds=1, communication_seconds=0, epoch_seconds=1, equal_step_seconds=1, fastest_alone_step_seconds=1,
@@ -255,3 +256,28 @@ def test_workers_with_other_settings_are_named(project):
     said = [process.communicate(timeout=100)[1] for process in processes]
     assert [process.returncode for process in processes] == [1, 1]
     assert "worker 1 (worker 1) has another settings or tiles than worker 0" in said[0]
+
+
+def test_documented_torchrun_lines_train_on_two_machines(project):
+    """Both are this machine here. Two workers on the first node, one on the second: ranks follow the plan."""
+    write_plan(project / "results", (4, 3, 1))
+    path = project / "results" / "plan" / "e.json"
+    plan = read_json(path)
+    plan["workers"][2] |= {"node_index": 1, "local_index": 0}
+    write_json(path, plan)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    text = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("torchrun ")]
+    assert len(lines) == 2
+    processes = []
+    for line in lines:
+        words = line.replace("node-a", "127.0.0.1").replace("29500", str(port)).replace("havel", "e").split()
+        command = [str(Path(sys.executable).with_name("torchrun")), *words[1:]]
+        environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
+        processes.append(subprocess.Popen(command, cwd=project, env=environment, stderr=subprocess.PIPE, text=True))
+    said = [process.communicate(timeout=200)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    run = read_json(project / "results" / "train" / "e" / "run.json")
+    assert [(worker["node_index"], worker["share"]) for worker in run["workers"]] == [(0, 4), (0, 3), (1, 1)]
+    assert (project / "results" / "train" / "e" / "model.safetensors").exists()

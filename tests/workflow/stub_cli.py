@@ -7,8 +7,11 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+from landbalance.cluster import load_cluster
 from landbalance.config import Config, load_config
+from landbalance.files import write_json
 from landbalance.layout import Layout
 
 
@@ -22,6 +25,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--cluster", type=Path)
+    parser.add_argument("--attempt", type=int)
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
     config = load_config(options.config)
@@ -35,7 +39,21 @@ def main() -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Other content each time, as real results have it: Snakemake compares checksums of small files.
         path.write_bytes(os.urandom(16))
+    if options.stage == "plan":
+        write_json(Layout(options.results).plan(options.names[0]), _plan(options.cluster))
     return 0
+
+
+def _plan(path: Path) -> dict[str, Any]:
+    """Return what the workflow itself reads of a plan."""
+    workers = [
+        {"node": node.name, "node_index": index, "title": worker.title, "speed": 1.0}
+        for node in load_cluster(path).nodes
+        for index in range(node.count)
+        for worker in node.workers
+        for _ in range(worker.count)
+    ]
+    return {"workers": workers, "other content each time": os.urandom(16).hex()}
 
 
 def _outputs(stage: str, names: list[str], layout: Layout, config: Config) -> list[Path]:

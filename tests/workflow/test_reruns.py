@@ -134,18 +134,52 @@ NODES: list[tuple[str, Callable[[dict[str, Any]], object], set[str]]] = [
     ("a worker's threads", lambda node: node["workers"][0].update(threads=2), PROFILE | PLANS),
     ("a worker more", lambda node: node["workers"].append({"device": "cpu"}), PROFILE | PLANS),
     ("a node more", lambda node: node.update(count=2), PLANS),
-    ("its partition", lambda node: node.update(slurm={"partition": "batch"}), set()),
+    ("its partition", lambda node: node.update(slurm={"partition": "batch", "minutes": 9, "qos": "low"}), set()),
+    ("its interface", lambda node: node.update(interface="ib0"), set()),
     ("its name", lambda node: node.update(name="other"), {"profile havel unet other"} | PLANS),
 ]
 
 
+def described(clone: Clone, change: Callable[[dict[str, Any]], object], **more: object) -> None:
+    """Change the first node of the clone's cluster description, and add to the description."""
+    path = clone.root / "profiles/local/cluster.yaml"
+    cluster = yaml.safe_load(path.read_text(encoding="utf-8"))
+    change(cluster["nodes"][0])
+    write_yaml(path, {**cluster, **more})
+
+
 @pytest.mark.parametrize(("change", "expected"), [case[1:] for case in NODES], ids=[case[0] for case in NODES])
 def test_cluster(done: Clone, tmp_path: Path, change: Callable[[dict[str, Any]], object], expected: set[str]) -> None:
-    """Other machines are measured and planned for, and no model is trained again."""
-    cluster = yaml.safe_load((done.root / "profiles/local/cluster.yaml").read_text(encoding="utf-8"))
-    change(cluster["nodes"][0])
-    case = write_yaml(tmp_path / "cluster.yaml", cluster)
-    assert done.due("--profile", "local", environment={"LANDBALANCE_CLUSTER": str(case)}) == expected
+    """A changed site is measured and planned for, and no model is trained again."""
+    clone = done.copy(tmp_path / "clone")
+    described(clone, change)
+    assert clone.due("--profile", "local") == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, set()), (2, PLANS | LEARNING)])
+def test_trains_again_for_other_shares_only_when_asked(
+    done: Clone, tmp_path: Path, count: int, expected: set[str]
+) -> None:
+    clone = done.copy(tmp_path / "clone")
+    described(clone, lambda node: node.update(count=count), retrain=True)
+    assert clone.due("--profile", "local") == expected
+
+
+OTHER_SITE = {"nodes": [{"name": "big", "count": 3, "workers": [{"device": "cpu", "threads": 9}], "slurm": {}}]}
+
+
+def test_another_site_has_nothing_to_do(done: Clone, tmp_path: Path) -> None:
+    """What was made on one machine stays valid on another, until it has to be trained again."""
+    clone = done.copy(tmp_path / "clone")
+    write_yaml(clone.root / "profiles/slurm/cluster.yaml", OTHER_SITE)
+    assert clone.due("--profile", "slurm") == set()
+    assert clone.due("--profile", "slurm", "--config", "report={title: Other}") == REPORTS
+    config = yaml.safe_load((clone.root / "config.yaml").read_text(encoding="utf-8"))
+    write_yaml(clone.root / "config.yaml", changed(config, "training.full.epochs", 31))
+    assert clone.due("--profile", "slurm") == {"profile havel unet big"} | of("plan train evaluate map report", "havel")
+    write_yaml(clone.root / "config.yaml", config)
+    write_yaml(clone.root / "profiles/slurm/cluster.yaml", {**OTHER_SITE, "retrain": True})
+    assert clone.due("--profile", "slurm") == {"profile havel unet big"} | PLANS | LEARNING
 
 
 def test_shares_matter_to_the_unweighted_arm(clean: Clone, tmp_path: Path) -> None:

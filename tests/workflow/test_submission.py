@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,12 @@ GPU = {
     "workers": [{"device": "cuda", "count": 2}, {"device": "cpu", "threads": 8}],
     "slurm": {"partition": "accel", "constraint": "a100", "gres": "gpu:2", "account": "maps"},
 }
-CPU = {"name": "cpu", "workers": [{"device": "cpu", "threads": 32}], "slurm": {"partition": "batch"}}
+CPU = {
+    "name": "cpu",
+    "workers": [{"device": "cpu", "threads": 32}],
+    "slurm": {"partition": "batch", "minutes": 30, "qos": "low"},
+}
+SCENE = "havel-2017-02-16"
 PROFILE = "results/profile/havel/unet/{node}.json"
 
 
@@ -40,8 +46,11 @@ def commands(tmp_path: Path) -> Path:
     [
         (PROFILE.format(node="gpu"), "profile", "-p accel -C a100 --gres=gpu:2 -A maps --cpus-per-task=10", ""),
         (PROFILE.format(node="cpu"), "profile", "-p batch --cpus-per-task=32 --ntasks=1", "-C --gres"),
-        ("results/train/havel/model.json", "train", "-p accel -C a100 --gres=gpu:2 --mem 8000", "--ntasks"),
-        ("results/tile/havel/index.parquet", "tile", "-p batch --cpus-per-task=1 --mem 4000 -t 240", "-C --gres"),
+        (PROFILE.format(node="cpu"), "profile", "--exclusive -t 30 --qos=low --mem 2000", ""),
+        ("results/tile/havel/index.parquet", "tile", "-p batch --cpus-per-task=1 --mem 4000 -t 30", "-C --gres"),
+        # On the kind of node that the plan finds fastest.
+        ("results/evaluate/havel/metrics.json", "evaluate", "-p accel -C a100 --gres=gpu:2 --mem 6000 -t 240", ""),
+        (f"results/map/havel/{SCENE}.tif", "map", "-p accel -C a100 --gres=gpu:2 --mem 4000", "--exclusive"),
     ],
 )
 def test_sbatch_line(
@@ -49,9 +58,12 @@ def test_sbatch_line(
 ) -> None:
     clone = done.copy(tmp_path / "clone")
     cluster = tmp_path / "cluster.yaml"
-    cluster.write_text(yaml.safe_dump({"nodes": [GPU, CPU]}), encoding="utf-8")
+    cluster.write_text(yaml.safe_dump({"nodes": [CPU, GPU]}), encoding="utf-8")
+    workers = [{"node": "gpu", "speed": 900.0}, {"node": "cpu", "speed": 90.0}]
+    (clone.root / "results/plan/havel.json").write_text(json.dumps({"workers": workers}), encoding="utf-8")
     result = clone.snakemake(
-        "--profile", "slurm", "--retries", "0", "--forcerun", rule, "--allowed-rules", rule, f"{rule}_settings",
+        "--profile", "slurm", "--retries", "0", "--rerun-triggers", "mtime", "--forcerun", rule,
+        "--allowed-rules", rule, f"{rule}_settings",
         "--config", f"cluster={cluster}", "--", target, environment={"PATH": f"{commands}:/usr/bin:/bin"},
     )  # fmt: skip
     assert result.status == 1

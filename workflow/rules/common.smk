@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from snakemake.common import get_appdirs
 
 import landbalance
-from landbalance.check import check_run
+from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
 from landbalance.config import parse_config
 from landbalance.config.load import read_yaml
@@ -228,7 +228,7 @@ def profile_settings(wildcards):
             "profile": dump(CONFIG.profile),
             "model": dump(CONFIG.models[wildcards.model]),
             "shape": shape,
-            "node": {"workers": [dump(worker) for worker in CLUSTER.node(wildcards.node).workers]},
+            "node": {"workers": [dump(worker) for worker in node_called(wildcards.node).workers]},
             "libraries": {name: installed(name) for name in ("torch", "torchvision", "segmentation-models-pytorch")},
             "code": {"profile": digest("profile")},
         }
@@ -250,7 +250,7 @@ def plan_settings(wildcards):
         {
             "experiment": {"arm": experiment.arm},
             "training": {"batch_size": CONFIG.training[experiment.training].batch_size},
-            "cluster": {"nodes": [dump(node, "slurm") for node in CLUSTER.nodes]},
+            "cluster": {"nodes": [dump(node, "slurm", "interface") for node in cluster_of(wildcards.experiment).nodes]},
         }
     )
 
@@ -319,31 +319,9 @@ def index_settings(wildcards):
     return lines({"report": {"title": CONFIG.report.title}, "index": {"experiments": experiments}})
 
 
-# --- resources --------------------------------------------------------------------------------------------------
+# --- patterns ---------------------------------------------------------------------------------------------------
 
 
 def any_of(names):
     """Return a pattern that matches the names and nothing else."""
     return "|".join(sorted(re.escape(name) for name in names)) or r"(?!)"
-
-
-def node_of(wildcards):
-    """Return the kind of node that a job runs on: the one it measures, or the first, which leads a training."""
-    return CLUSTER.node(wildcards.node) if "node" in wildcards.keys() else CLUSTER.nodes[0]
-
-
-def node_threads(wildcards):
-    """Return all cores of this machine, so that nothing runs beside a measurement or a training.
-
-    On a cluster, where cores are not counted, it is what the workers of the node need.
-    """
-    return workflow._cores or sum(worker.count * worker.threads for worker in node_of(wildcards).workers)
-
-
-def from_slurm(key):
-    """Return a function of a rule's wildcards that gives what the scheduler needs for its node; None if nothing."""
-
-    def resource(wildcards):
-        return getattr(node_of(wildcards).slurm, key, None)
-
-    return resource

@@ -14,7 +14,13 @@ rule evaluate:
         "../../envs/landbalance.yaml"
     threads: 4  # as far as there are as many
     resources:
-        mem_mb=6000,
+        mem_mb=memory(fastest, 6000),
+        runtime=slurm("minutes", fastest, 240),
+        slurm_partition=slurm("partition", fastest),
+        slurm_account=slurm("account", fastest),
+        constraint=slurm("constraint", fastest),
+        qos=slurm("qos", fastest),
+        gres=slurm("gres", fastest),
     params:
         *each(evaluate_settings),
         config=config_path,

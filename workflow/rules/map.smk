@@ -15,11 +15,13 @@ rule map:
         "../../envs/landbalance.yaml"
     threads: node_threads
     resources:
-        mem_mb=4000,
-        slurm_partition=from_slurm("partition"),
-        slurm_account=from_slurm("account"),
-        constraint=from_slurm("constraint"),
-        gres=from_slurm("gres"),
+        mem_mb=memory(fastest, 4000),
+        runtime=slurm("minutes", fastest, 240),
+        slurm_partition=slurm("partition", fastest),
+        slurm_account=slurm("account", fastest),
+        constraint=slurm("constraint", fastest),
+        qos=slurm("qos", fastest),
+        gres=slurm("gres", fastest),
     params:
         *each(map_settings),
         config=config_path,

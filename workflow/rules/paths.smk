@@ -32,17 +32,17 @@ def profile_paths(wildcards):
     """Return the profiles of all kinds of nodes for an experiment's model and tiles."""
     experiment = experiment_of(wildcards)
     folder = f"results/profile/{experiment.dataset}/{experiment.model}"
-    return [f"{folder}/{node.name}.json" for node in CLUSTER.nodes]
+    return [f"{folder}/{node.name}.json" for node in cluster_of(wildcards.experiment).nodes]
 
 
 def plan_to_train_by(wildcards):
     """Return the plan of an experiment.
 
     Another plan changes who computes, not what is computed, so it is no reason to train again. Only in the
-    arm `unweighted` the shares change the model.
+    arm `unweighted` the shares change the model; and a user may want to see what other machines make of it.
     """
     path = f"results/plan/{wildcards.experiment}.json"
-    return path if experiment_of(wildcards).arm == "unweighted" else ancient(path)
+    return path if CLUSTER.retrain or experiment_of(wildcards).arm == "unweighted" else ancient(path)
 
 
 def equal_run_paths(wildcards):

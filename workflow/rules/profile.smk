@@ -30,11 +30,14 @@ rule profile:
         "../../envs/landbalance.yaml"
     threads: node_threads
     resources:
-        mem_mb=8000,
-        slurm_partition=from_slurm("partition"),
-        slurm_account=from_slurm("account"),
-        constraint=from_slurm("constraint"),
-        gres=from_slurm("gres"),
+        mem_mb=memory(measured),
+        runtime=slurm("minutes", measured, 240),
+        slurm_partition=slurm("partition", measured),
+        slurm_account=slurm("account", measured),
+        constraint=slurm("constraint", measured),
+        qos=slurm("qos", measured),
+        gres=slurm("gres", measured),
+        slurm_extra=alone,
     params:
         config=config_path,
         cluster=cluster_path,

@@ -11,7 +11,12 @@ rule tile:
         "../../envs/landbalance.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=memory(general, 4000),
+        runtime=slurm("minutes", general, 240),
+        slurm_partition=slurm("partition", general),
+        slurm_account=slurm("account", general),
+        constraint=slurm("constraint", general),
+        qos=slurm("qos", general),
     params:
         *each(tile_settings),
         config=config_path,

@@ -30,18 +30,19 @@ rule train:
         run="results/train/{experiment}/run.json",
     log:
         "logs/train/{experiment}.log",
+    # On nodes from Slurm this job only submits the one that trains, and follows it.
+    localrule: CLUSTER.from_slurm
     conda:
         "../../envs/landbalance.yaml"
-    threads: node_threads
+    threads: 1 if CLUSTER.from_slurm else node_threads
     resources:
         mem_mb=8000,
-        slurm_partition=from_slurm("partition"),
-        slurm_account=from_slurm("account"),
-        constraint=from_slurm("constraint"),
-        gres=from_slurm("gres"),
+        attempt=lambda wildcards, attempt: attempt,
     params:
         config=config_path,
+        cluster=cluster_path,
     message:
         "Train {wildcards.experiment} on all workers of its plan"
     shell:
-        "landbalance train {wildcards.experiment} --config {params.config:q} --results results 2>&1 | tee -i {log:q}"
+        "landbalance train {wildcards.experiment} --cluster {params.cluster:q} --attempt {resources.attempt}"
+        " --config {params.config:q} --results results 2>&1 | tee -i {log:q}"

@@ -27,7 +27,7 @@ REFERENCE = Path("docs/configuration.md")
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Made by `python -m landbalance.config.schema` from src/landbalance/config and src/landbalance/cluster.py. -->
+<!-- Made by `python -m landbalance.config.schema` from src/landbalance/config and src/landbalance/cluster. -->
 
 `config.yaml` says what is computed, `profiles/<site>/cluster.yaml` where. Every setting is listed here. A key that
 is not listed is an error, and so is a value of another type: a number in quotes is a text, and YAML reads a bare

@@ -32,7 +32,8 @@ def joined(place: Place, timeout_seconds: float) -> Iterator[None]:
         store = TCPStore(
             *_address(),
             place.world_size,
-            is_master=place.rank == 0,
+            # torchrun offers the store itself.
+            is_master=place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
             timeout=timeout,
             master_listen_fd=int(listener) if listener and place.rank == 0 else None,
         )

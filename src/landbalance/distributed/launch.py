@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from landbalance.distributed.place import LISTENER
+from landbalance.distributed.place import LISTENER, Meeting
 from landbalance.errors import UserError
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,14 @@ LIFELINE = "LANDBALANCE_LIFELINE"
 _GRACE_SECONDS = 10.0
 
 
+class StoppedWorkersError(UserError):
+    """The workers stopped on request; a checkpoint was written."""
+
+
+class LostContactError(UserError):
+    """The workers of this machine ended only since those of another one did not answer."""
+
+
 @dataclass(frozen=True)
 class LocalWorker:
     """A worker to start: its name for messages, and how many CPU threads it may use."""
@@ -36,11 +44,14 @@ class LocalWorker:
     threads: int
 
 
-def run_workers(command: Sequence[str], workers: Sequence[LocalWorker], afterwards: str = "") -> None:
-    """Run `command` once per worker, as one job on this machine; return when all are done.
+def run_workers(
+    command: Sequence[str], workers: Sequence[LocalWorker], afterwards: str = "", meeting: Meeting | None = None
+) -> None:
+    """Run `command` once per worker, on this machine; return when all are done.
 
-    Workers meet through a socket that listens on the loopback address only. A termination signal is
-    passed on, so that they can write a checkpoint. They also end when this process is killed.
+    Without a `meeting` they are the whole job, and meet through a socket that listens on the loopback address
+    only. A termination signal is passed on, so that they can write a checkpoint. They also end when this process is
+    killed.
 
     Parameters
     ----------
@@ -50,20 +61,25 @@ def run_workers(command: Sequence[str], workers: Sequence[LocalWorker], afterwar
         The workers, by rank.
     afterwards : str
         What to do after a worker was lost, for the message.
+    meeting : Meeting or None
+        Where to meet the workers of other nodes, when there are any.
 
     Raises
     ------
     UserError
         When a worker fails, dies or is stopped; the message names it. All others are ended first.
     """
-    listener = socket.create_server(("127.0.0.1", 0), backlog=len(workers) + 8)
+    listener = _listener(meeting, len(workers))
+    if meeting is None:
+        interface = "lo" if sys.platform == "linux" else None
+        meeting = Meeting(0, len(workers), "127.0.0.1", listener.getsockname()[1], interface)
     lifeline_read, lifeline_write = os.pipe()
     processes: list[subprocess.Popen[bytes]] = []
     stopping = _Stopping(processes)
     previous = {number: signal.signal(number, stopping) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         for rank, worker in enumerate(workers):
-            environment = _environment(rank, len(workers), worker.threads, listener, lifeline_read)
+            environment = _environment(rank, meeting, worker.threads, listener, lifeline_read)
             processes.append(
                 subprocess.Popen(
                     command,
@@ -73,7 +89,7 @@ def run_workers(command: Sequence[str], workers: Sequence[LocalWorker], afterwar
                     start_new_session=True,
                 )
             )
-        _watch(processes, workers, stopping, afterwards)
+        _watch(processes, workers, meeting.first_rank, stopping, afterwards)
     finally:
         _end(processes)
         for number, handler in previous.items():
@@ -97,25 +113,42 @@ class _Stopping:
                 process.send_signal(signal.SIGTERM)
 
 
-def _environment(rank: int, world_size: int, threads: int, listener: socket.socket, lifeline: int) -> dict[str, str]:
+def _listener(meeting: Meeting | None, workers: int) -> socket.socket:
+    """Return the socket at which worker 0 is met; a node that does not hold it has an idle one."""
+    if meeting is None or meeting.first_rank:
+        return socket.create_server(("127.0.0.1", 0), backlog=workers + 8)
+    try:
+        return socket.create_server((meeting.address, meeting.port), backlog=meeting.world_size + 8)
+    except OSError as error:
+        raise UserError(
+            f"{socket.gethostname()}: cannot listen on {meeting.address}:{meeting.port} for the other nodes "
+            f"({error.strerror}). Run again: another job takes another port."
+        ) from error
+
+
+def _environment(
+    local_rank: int, meeting: Meeting, threads: int, listener: socket.socket, lifeline: int
+) -> dict[str, str]:
     added = {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": str(rank),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(listener.getsockname()[1]),
+        "RANK": str(meeting.first_rank + local_rank),
+        "WORLD_SIZE": str(meeting.world_size),
+        "LOCAL_RANK": str(local_rank),
+        "MASTER_ADDR": meeting.address,
+        "MASTER_PORT": str(meeting.port),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         LISTENER: str(listener.fileno()),
         LIFELINE: str(lifeline),
     }
-    if sys.platform == "linux":
-        added["GLOO_SOCKET_IFNAME"] = "lo"
-    return os.environ | added
+    return os.environ | added | meeting.environment
 
 
 def _watch(
-    processes: Sequence[subprocess.Popen[bytes]], workers: Sequence[LocalWorker], stopping: _Stopping, afterwards: str
+    processes: Sequence[subprocess.Popen[bytes]],
+    workers: Sequence[LocalWorker],
+    first_rank: int,
+    stopping: _Stopping,
+    afterwards: str,
 ) -> None:
     """Return when all processes have succeeded; raise when one has not."""
     while True:
@@ -131,17 +164,20 @@ def _watch(
         time.sleep(0.1)
     codes = [process.poll() for process in processes]
     if stopping.requested and all(code in (0, STOPPED) for code in codes):
-        raise UserError(f"stopped on request. {afterwards}".strip())
+        raise StoppedWorkersError(f"stopped on request. {afterwards}".strip())
     lost = any(code is None or code < 0 or code == LOST_CONTACT for code in codes)
-    raise UserError(f"{_verdict(codes, workers)} {afterwards if lost else ''}".strip())
+    verdict = f"{_verdict(codes, workers, first_rank)} {afterwards if lost else ''}".strip()
+    if all(code in (0, LOST_CONTACT, STOPPED) for code in codes):
+        raise LostContactError(verdict)
+    raise UserError(verdict)
 
 
-def _verdict(codes: Sequence[int | None], workers: Sequence[LocalWorker]) -> str:
+def _verdict(codes: Sequence[int | None], workers: Sequence[LocalWorker], first_rank: int) -> str:
     """Return which worker is to blame, from the exit codes of all (None: still running)."""
     culprits = [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST_CONTACT, STOPPED)]
     culprits = culprits or [rank for rank, code in enumerate(codes) if code is None]
     culprits = culprits or [rank for rank, code in enumerate(codes) if code == LOST_CONTACT]
-    told = ", ".join(f"worker {rank} ({workers[rank].title}) {_ending(codes[rank])}" for rank in culprits)
+    told = ", ".join(f"worker {first_rank + rank} ({workers[rank].title}) {_ending(codes[rank])}" for rank in culprits)
     return f"{told}; all other workers were ended."
 
 

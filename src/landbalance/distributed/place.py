@@ -15,6 +15,36 @@ class Place:
     world_size: int
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """Where the workers of a job meet that runs on several nodes, as one of the nodes sees it.
+
+    Attributes
+    ----------
+    first_rank : int
+        Rank of this node's first worker.
+    world_size : int
+        Workers of the job.
+    address, port : str, int
+        Where worker 0 listens, on the job's first node.
+    interface : str or None
+        Network interface of this node to use; None for the one that its own name leads to.
+    """
+
+    first_rank: int
+    world_size: int
+    address: str
+    port: int
+    interface: str | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what tells gloo and NCCL the interface."""
+        if self.interface is None:
+            return {}
+        return {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": self.interface}
+
+
 def place_in_job() -> Place | None:
     """Return this process's place, or None when it was not started as a worker.
 

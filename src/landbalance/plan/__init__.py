@@ -6,7 +6,7 @@ Read in this order: `curves` (step time by batch size), `communication` (time to
 (the stage), `whatif` (other nodes).
 """
 
-from landbalance.plan.planning import run
+from landbalance.plan.planning import planned, run
 from landbalance.plan.whatif import Scenario, imagined_cluster, what_if
 
-__all__ = ["Scenario", "imagined_cluster", "run", "what_if"]
+__all__ = ["Scenario", "imagined_cluster", "planned", "run", "what_if"]

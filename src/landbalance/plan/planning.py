@@ -72,6 +72,12 @@ def run(
     write_json(target, plan.model_dump(mode="json"))
 
 
+def planned(name: str, config: Config, cluster: Cluster, profiles: dict[str, NodeProfile], train_samples: int) -> Plan:
+    """Return the plan of experiment `name` on `cluster`, and write nothing; the parameters are those of `run`."""
+    workers = measured_workers(config, config.experiments[name], cluster, profiles)
+    return make_plan(name, config, workers, train_samples)
+
+
 def make_plan(name: str, config: Config, workers: Workers, train_samples: int) -> Plan:
     """Return the plan of experiment `name` for measured workers.
 

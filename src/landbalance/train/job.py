@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,13 +14,23 @@ from landbalance.config import Config
 from landbalance.distributed.launch import LocalWorker, run_workers
 from landbalance.distributed.place import place_in_job
 from landbalance.errors import UserError
+from landbalance.files import remove
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
+from landbalance.train.allocation import JOB, NODE, Site, lead, planned, start_workers
+from landbalance.train.submit import train_on_slurm
 
 _log = logging.getLogger(__name__)
 
 
-def run(name: str, config: Config, layout: Layout, command: Sequence[str], restart: bool = False) -> None:
+def run(
+    name: str,
+    config: Config,
+    layout: Layout,
+    command: Sequence[str],
+    restart: bool = False,
+    site: Site | None = None,
+) -> int:
     """Train the experiment `name`: start the plan's workers, or be one when the environment says so.
 
     Writes ``model.safetensors``, ``model.json``, ``history.parquet``, ``timing.parquet`` and
@@ -31,34 +42,54 @@ def run(name: str, config: Config, layout: Layout, command: Sequence[str], resta
         The command that starts one worker with the same settings.
     restart : bool
         Drop the checkpoints of an earlier run.
+    site : Site or None
+        The nodes to train on, when they are others than this machine.
+
+    Returns
+    -------
+    int
+        Exit status.
 
     Raises
     ------
     UserError
-        When the plan does not fit the experiment or this machine, or a worker fails.
+        When the plan does not fit the experiment or the nodes, or a worker or a node fails.
     """
-    plan = read_plan(layout.plan(name))
-    _check_plan(name, plan, config, layout.plan(name))
     if place_in_job() is not None:
         from landbalance.train.worker import work
 
+        plan = planned(os.environ) or read_plan(layout.plan(name))
+        _check_plan(name, plan, config, layout.plan(name))
         work(name, config, layout, plan)
-        return
+        return 0
+    if NODE in os.environ:
+        return start_workers(command, layout.tile(config.experiments[name].dataset))
+    plan = read_plan(layout.plan(name))
+    _check_plan(name, plan, config, layout.plan(name))
+    folder = layout.train(name)
+    if JOB in os.environ and site is not None:
+        return lead(plan, site, folder, command)
     if restart:
-        shutil.rmtree(layout.train(name) / "checkpoints", ignore_errors=True)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    shares = ", ".join(f"{worker.share} on {worker.node}, {worker.title}" for worker in plan.used)
+    _log.info("train %s: %s arm, global batch of %d: %s", name, plan.arm, plan.batch_size, shares)
+    if site is not None and site.cluster.from_slurm:
+        train_on_slurm(name, plan, site.cluster, folder, command, site.attempt)
+        remove(folder / "checkpoints")
+        return 0
     nodes = {(worker.node, worker.node_index) for worker in plan.used}
     if len(nodes) > 1:
         raise UserError(
-            f"{layout.plan(name)}: the plan spans {len(nodes)} nodes, and this command starts workers on one. Start "
-            "a worker per rank with torchrun or srun (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set)."
+            f"{layout.plan(name)}: the plan spans {len(nodes)} nodes, and this command starts workers on one. Name "
+            "the description that says how to get them from Slurm (--cluster), or start the workers with torchrun on "
+            "each (docs/slurm.md)."
         )
-    shares = ", ".join(f"{worker.share} on {worker.title}" for worker in plan.used)
-    _log.info("train %s: %s arm, global batch of %d: %s", name, plan.arm, plan.batch_size, shares)
     run_workers(
         command,
         [LocalWorker(worker.title, worker.threads) for worker in plan.used],
         "Run the same command again to go on from the last checkpoint.",
     )
+    return 0
 
 
 def _check_plan(name: str, plan: Plan, config: Config, path: Path) -> None:

@@ -32,6 +32,7 @@ from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser
 from landbalance.plans import Plan, time_curve_of
 from landbalance.tiles import StoreInfo, open_tiles
+from landbalance.train.allocation import NODE, TILES
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.job import code_digest, identity_of
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
@@ -114,7 +115,7 @@ def _prepared(
     experiment = config.experiments[name]
     settings, model = config.training[experiment.training], config.models[experiment.model]
     folder = layout.train(name)
-    store = open_tiles(layout.tile(experiment.dataset))
+    store = open_tiles(Path(os.environ.get(TILES, layout.tile(experiment.dataset))))
     identity = identity_of(name, config, store.folder)
     _agree({"settings or tiles": identity, "plan": plan.model_dump_json(), "code": code_digest()}, plan)
     if not len(store.ids("train")):
@@ -251,7 +252,8 @@ def _write_results(
         },
     )
     save_bundle(folder, job.result, bundle)
-    remove(job.checkpoints)
+    if NODE not in os.environ:  # whoever submitted a Slurm job removes them: it may be gone, and train again
+        remove(job.checkpoints)
     _log.info("trained %s: %d epochs in %.0f s", name, len(position.history), position.seconds)
 
 

@@ -37,10 +37,29 @@ class Worker(Settings):
 class Slurm(Settings):
     """What the scheduler needs to get a node of this kind."""
 
-    partition: Text | None = Field(None, description="Partition that the nodes are in.")
-    constraint: Text | None = Field(None, description="Feature that the nodes have.")
+    partition: Text | None = Field(
+        None, description="Partition that the nodes are in; the site's default if not given."
+    )
+    constraint: Text | None = Field(None, description="Feature that the nodes have; several as `a&b` or `a|b`.")
     gres: Text | None = Field(None, description="Generic resources of one node, e.g. gpu:2.")
     account: Text | None = Field(None, description="Account to charge.")
+    qos: Text | None = Field(None, description="Quality of service.")
+    minutes: Positive = Field(
+        240,
+        description="Time limit of a job, in minutes: at most the partition's. A training that reaches it goes on from "
+        "its checkpoint in another job.",
+    )
+    memory_mb: Positive | None = Field(
+        None, description="The most memory that a job may ask of a node, in MB; no limit if not given."
+    )
+    scratch: Text | None = Field(
+        None,
+        description="Folder on the node's own disk, e.g. $TMPDIR, to which tiles are copied before training; they are "
+        "read from the shared file system if not given.",
+    )
+    exclusive: bool = Field(
+        True, description="Whether a node that measures or trains does nothing else, so that timings can be relied on."
+    )
 
 
 class Node(Settings):
@@ -49,13 +68,25 @@ class Node(Settings):
     name: Name = Field(description="Name of the kind; also the profile's file name.")
     count: Positive = Field(1, description="How many nodes of this kind train together.")
     workers: list[Worker] = Field(min_length=1, description="The workers of one node.")
-    slurm: Slurm | None = Field(None, description="How to get such a node from Slurm.")
+    interface: Text | None = Field(
+        None,
+        description="Network interface by which its workers talk to those of other nodes, e.g. ib0; when not given, "
+        "the one that the node's own name leads to.",
+    )
+    slurm: Slurm | None = Field(
+        None, description="How to get such a node from Slurm (`{}`: nothing special); without it, it is this machine."
+    )
 
 
 class Cluster(Settings):
     """All nodes that train together."""
 
     nodes: list[Node] = Field(min_length=1, description="Kinds of nodes.")
+    retrain: bool = Field(
+        False,
+        description="Train again when the shares change. By default a model that is there stays valid, since the split "
+        "changes who computes, not the result.",
+    )
 
     @field_validator("nodes")
     @classmethod
@@ -63,7 +94,18 @@ class Cluster(Settings):
         names = [node.name for node in nodes]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"several kinds are called {', '.join(repeated)}; for more nodes raise `count`")
+        bare = [node.name for node in nodes if node.slurm is None]
+        if bare and len(bare) < len(nodes):
+            raise ValueError(
+                f"{', '.join(bare)} has no `slurm`, but others have: nodes that train together come all from Slurm "
+                "(`slurm: {}` if nothing special is needed) or not at all"
+            )
         return nodes
+
+    @property
+    def from_slurm(self) -> bool:
+        """Whether Slurm gives the nodes; otherwise they are this machine."""
+        return self.nodes[0].slurm is not None
 
     def node(self, name: str) -> Node:
         """Return the kind of node called `name`."""

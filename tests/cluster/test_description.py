@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from landbalance.cluster import Cluster, Worker, load_cluster
+from landbalance.cluster import Cluster, Slurm, Worker, load_cluster
 from landbalance.errors import UserError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def load(folder: Path, value: Any) -> Cluster:
@@ -29,7 +29,12 @@ def test_unequal_nodes(tmp_path: Path) -> None:
         {
             "nodes": [
                 node(name="big", workers=[{"device": "cuda", "count": 8}], slurm={"gres": "gpu:8"}),
-                node(name="small", count=3, workers=[{"device": "cuda", "count": 2}, {"device": "cpu", "threads": 16}]),
+                node(
+                    name="small",
+                    count=3,
+                    workers=[{"device": "cuda", "count": 2}, {"device": "cpu", "threads": 16}],
+                    slurm={},
+                ),
             ]
         },
     )
@@ -40,7 +45,8 @@ def test_unequal_nodes(tmp_path: Path) -> None:
     assert cluster.node("small").workers[1].threads == 16
     assert cluster.node("big").slurm is not None
     assert cluster.node("big").slurm.gres == "gpu:8"
-    assert cluster.node("small").slurm is None
+    assert cluster.node("small").slurm == Slurm()
+    assert cluster.from_slurm
 
 
 @pytest.mark.parametrize(
@@ -71,6 +77,10 @@ def test_title_says_emulated(worker: Worker, title: str, emulated: bool) -> None
         ({"nodes": [node(name="my node")]}, ["nodes.0.name: found 'my node'", "letters, digits"]),
         ({"nodes": [node(count="2")]}, ["nodes.0.count: found '2'", "integer"]),
         ({"nodes": [node(), node()]}, ["nodes", "several kinds are called cpu", "raise `count`"]),
+        (
+            {"nodes": [node(), node(name="big", slurm={})]},
+            ["nodes: cpu has no `slurm`, but others have", "`slurm: {}` if nothing special"],
+        ),
         ([], ["a mapping of keys to values is wanted"]),
     ],
 )

@@ -1,0 +1,335 @@
+"""What each subcommand does with its options: it hands settings and paths to a stage."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from landbalance.errors import UserError
+from landbalance.layout import Layout
+
+if TYPE_CHECKING:
+    from landbalance.cluster import Cluster
+    from landbalance.config import Config
+    from landbalance.config.learning import Experiment
+    from landbalance.plans import Plan
+    from landbalance.profiles import NodeProfile
+
+_log = logging.getLogger("landbalance")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Check the configuration and the cluster description; say what they hold."""
+    from landbalance.check import check_run
+    from landbalance.cluster import load_cluster
+    from landbalance.config import load_config
+
+    config = load_config(options.config)
+    cluster = load_cluster(options.cluster)
+    check_run(config, cluster, str(options.config), str(options.cluster))
+    _log.info("%s: experiments %s", options.config, ", ".join(config.experiments))
+    for node in cluster.nodes:
+        titles = "; ".join(f"{worker.count} × {worker.title}" for worker in node.workers)
+        _log.info("%s: %d × %s: %s", options.cluster, node.count, node.name, titles)
+
+
+def cluster(options: argparse.Namespace) -> int:
+    """Print a draft of a Slurm cluster's description, or say what of a description does not fit."""
+    from landbalance.cluster import load_cluster
+    from landbalance.cluster.detect import draft
+    from landbalance.cluster.fit import misfits, shortages
+    from landbalance.cluster.inventory import slurm_nodes, slurm_partitions
+
+    nodes, partitions = slurm_nodes(), slurm_partitions()
+    if options.detect:
+        sys.stdout.write(draft(nodes, partitions))
+        return 0
+    cluster = load_cluster(options.cluster)
+    mistakes = misfits(cluster, nodes, partitions)
+    for mistake in mistakes:
+        _log.error("error: %s: %s", options.cluster, mistake)
+    if not mistakes:
+        for shortage in shortages(cluster, nodes, partitions):
+            _log.warning("%s: %s", options.cluster, shortage)
+        _log.info("%s: fits this cluster", options.cluster)
+    return 1 if mistakes else 0
+
+
+def download(options: argparse.Namespace) -> None:
+    """Run the download stage."""
+    from landbalance.download import run
+
+    dataset = _named(options, "datasets", options.dataset)
+    run(options.dataset, dataset, Layout(options.results).download(options.dataset))
+
+
+def tile(options: argparse.Namespace) -> None:
+    """Run the tile stage."""
+    from landbalance.tile import run
+
+    layout = Layout(options.results)
+    dataset = _named(options, "datasets", options.dataset)
+    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset))
+
+
+def profile(options: argparse.Namespace) -> None:
+    """Run the profile stage."""
+    from landbalance.cluster import load_cluster
+    from landbalance.config import load_config
+    from landbalance.profile import run
+
+    _named(options, "datasets", options.dataset)
+    _named(options, "models", options.model)
+    cluster = load_cluster(options.cluster)
+    if options.node not in [node.name for node in cluster.nodes]:
+        names = ", ".join(node.name for node in cluster.nodes)
+        raise UserError(f"{options.cluster}: no node is called {options.node}; allowed: {names}.")
+    command = _worker_command(
+        options, "profile", options.dataset, options.model, options.node, "--cluster", str(options.cluster)
+    )
+    run(
+        options.dataset,
+        options.model,
+        options.node,
+        load_config(options.config),
+        cluster,
+        Layout(options.results),
+        command,
+        options.again,
+    )
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Run the plan stage, or answer a what-if."""
+    from landbalance.cluster import load_cluster
+    from landbalance.config import load_config
+    from landbalance.plan import run
+    from landbalance.tiles import open_tiles
+
+    config, cluster, layout = load_config(options.config), load_cluster(options.cluster), Layout(options.results)
+    experiment = _named(options, "experiments", options.experiment)
+    if options.what_if or options.batch_size:
+        sys.stdout.write(_what_if(options, config, cluster, layout) + "\n")
+        return
+    profiles = _profiles(experiment, cluster, layout)
+    samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
+    run(options.experiment, config, cluster, profiles, samples, layout.plan(options.experiment))
+
+
+def _what_if(options: argparse.Namespace, config: Config, cluster: Cluster, layout: Layout) -> str:
+    from landbalance.plan import Scenario, imagined_cluster, what_if
+    from landbalance.profiles import read_profile
+    from landbalance.tiles import open_tiles
+
+    if wrong := [size for size in options.batch_size if size < 1]:
+        raise UserError(f"--batch-size: found {wrong[0]}; allowed: 1 or more.")
+    experiment = config.experiments[options.experiment]
+    clusters = [imagined_cluster(change, cluster) for change in options.what_if] or [cluster]
+    scenarios = [Scenario(cluster)]
+    scenarios += [Scenario(imagined, size) for imagined in clusters for size in options.batch_size or [None]]
+    store = layout.tile(experiment.dataset)
+    samples = len(open_tiles(store).ids("train")) if (store / "statistics.json").exists() else None
+
+    def profile_of(node: str) -> NodeProfile:
+        return read_profile(layout.profile(experiment.dataset, experiment.model, node))
+
+    return what_if(options.experiment, config, scenarios, profile_of, samples)
+
+
+def _profiles(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, NodeProfile]:
+    from landbalance.profiles import read_profile
+
+    return {
+        node.name: read_profile(layout.profile(experiment.dataset, experiment.model, node.name))
+        for node in cluster.nodes
+    }
+
+
+def train(options: argparse.Namespace) -> int:
+    """Run the train stage, or be one worker of it; return the exit status."""
+    from landbalance.cluster import load_cluster
+    from landbalance.config import load_config
+    from landbalance.train import Site, run
+
+    experiment = _named(options, "experiments", options.experiment)
+    config, layout = load_config(options.config), Layout(options.results)
+
+    def replan(cluster: Cluster) -> Plan:
+        from landbalance.plan import planned
+        from landbalance.tiles import open_tiles
+
+        samples = len(open_tiles(layout.tile(experiment.dataset)).ids("train"))
+        return planned(options.experiment, config, cluster, _profiles(experiment, cluster, layout), samples)
+
+    words = ["--cluster", str(options.cluster)] if options.cluster else []
+    command = _worker_command(options, "train", options.experiment, *words)
+    site = None
+    if options.cluster:
+        cluster = load_cluster(options.cluster)
+        site = Site(cluster, replan, _measured_gpus(experiment, cluster, layout), options.attempt)
+    return run(options.experiment, config, layout, command, options.restart, site)
+
+
+def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, str]:
+    """Return the name of the GPU that each kind of node with one was measured on."""
+    from landbalance.profiles import read_profile
+
+    paths = {node.name: layout.profile(experiment.dataset, experiment.model, node.name) for node in cluster.nodes}
+    found = {name: read_profile(path).curves for name, path in paths.items() if path.exists()}
+    return {name: curve.device_name for name, curves in found.items() for curve in curves if curve.device == "cuda"}
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """Run the evaluate stage."""
+    from landbalance.config import load_config
+    from landbalance.evaluate import run
+
+    config, layout = load_config(options.config), Layout(options.results)
+    experiment = _named(options, "experiments", options.experiment)
+    store, bundle = layout.tile(experiment.dataset), layout.train(options.experiment)
+    run(options.experiment, config.evaluate, store, bundle, layout.evaluate(options.experiment))
+
+
+def map(options: argparse.Namespace) -> None:
+    """Run the map stage on a scene of an experiment, or on any scenes with a bundle."""
+    from landbalance.config import load_config
+    from landbalance.map import run
+
+    if options.model is not None:
+        _map_with_bundle(options)
+        return
+    if len(options.names) != 2:
+        raise UserError(
+            f"landbalance map: found {' '.join(options.names)}; wanted: EXPERIMENT SCENE, or --model BUNDLE SCENE …"
+        )
+    if options.set:
+        raise UserError(
+            f"--set {options.set[0]}: only with --model; an experiment's settings stand in its configuration."
+        )
+    name, scene = options.names
+    config, layout = load_config(options.config), Layout(options.results)
+    experiment = _named(options, "experiments", name)
+    dataset = config.datasets[experiment.dataset]
+    if scene not in dataset.scenes:
+        names = ", ".join(dataset.scenes) or "none"
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scene {scene}; allowed: {names}.")
+    source, bundle = layout.download(experiment.dataset), layout.train(name)
+    run(scene, dataset, config.map, source, bundle, layout.map(name, scene), options.workers)
+
+
+def _map_with_bundle(options: argparse.Namespace) -> None:
+    from landbalance.config import Map
+    from landbalance.config.load import checked
+    from landbalance.map import run_bundle
+    from landbalance.workflow import overridden
+
+    settings = checked(Map, overridden({}, options.set, "--set"), "--set")
+    for path in run_bundle(options.model, options.names, settings, options.out, options.workers):
+        sys.stdout.write(f"{path}\n")
+
+
+def mosaic(options: argparse.Namespace) -> None:
+    """Lay an experiment's maps together."""
+    from landbalance.config import load_config
+    from landbalance.map import mosaic
+
+    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
+    config = load_config(options.config)
+    dataset = config.datasets[experiment.dataset]
+    if not dataset.scenes:
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
+    maps = [layout.map(options.experiment, scene) for scene in dataset.scenes]
+    mosaic(maps, dataset.classes, config.map.nodata, layout.mosaic(options.experiment))
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write a bundle's model as ONNX."""
+    from landbalance.export import export_onnx
+
+    target = options.out or options.bundle / "model.onnx"
+    sys.stdout.write(export_onnx(options.bundle, target, options.tiles) + "\n")
+
+
+def report(options: argparse.Namespace) -> None:
+    """Write a report, or the overview of all."""
+    from landbalance.config import load_config
+    from landbalance.report import Inputs, run, run_index
+
+    config, layout = load_config(options.config), Layout(options.results)
+    if options.experiment is None:
+        run_index(config, layout)
+    else:
+        _named(options, "experiments", options.experiment)
+        run(options.experiment, config, layout, Inputs(options.config, options.cluster))
+
+
+def summary(options: argparse.Namespace) -> None:
+    """Print the figures that matter."""
+    from landbalance.config import load_config
+    from landbalance.report import summary
+
+    sys.stdout.write(summary(load_config(options.config), Layout(options.results)) + "\n")
+
+
+def design(options: argparse.Namespace) -> None:
+    """Draw the points of a sample."""
+    from landbalance.files import read_json
+    from landbalance.sample import Wanted, design
+
+    layout, maps = Layout(options.results), _maps(options)
+    if options.experiment is None and options.out is None:
+        raise UserError("--out: say where the points of --map are to go, e.g. --out points.gpkg.")
+    accuracies = {}
+    if options.experiment is not None and options.expected is None:
+        classes = read_json(layout.evaluate(options.experiment) / "metrics.json")["per_class"]
+        accuracies = {item["name"]: item["users_accuracy"] for item in classes if item["users_accuracy"] is not None}
+    wanted = Wanted(options.standard_error, options.points, options.fewest, options.expected, options.seed)
+    design(maps, accuracies, wanted, options.out or layout.design(options.experiment))
+
+
+def assess(options: argparse.Namespace) -> None:
+    """Estimate accuracy and areas from labelled points."""
+    from landbalance.sample import assess
+
+    layout, maps = Layout(options.results), _maps(options)
+    if options.experiment is None and (options.points is None or options.out is None):
+        raise UserError("--points, --out: with --map, say which points are labelled and where the result is to go.")
+    points, out = options.points or layout.design(options.experiment), options.out or layout.assess(options.experiment)
+    sys.stdout.write(assess(maps, points, options.level, out) + "\n")
+
+
+def _maps(options: argparse.Namespace) -> list[Path]:
+    """Return the maps that a sample is about: those given, or all of an experiment."""
+    from landbalance.config import load_config
+
+    if (options.experiment is None) == (options.map is None):
+        raise UserError("Give the name of an experiment or --map with class maps, one of the two.")
+    if options.map is not None:
+        return list(options.map)
+    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
+    scenes = load_config(options.config).datasets[experiment.dataset].scenes
+    if not scenes:
+        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
+    mosaic = layout.mosaic(options.experiment)
+    if len(scenes) > 1 and mosaic.is_file():
+        return [mosaic]
+    return [layout.map(options.experiment, scene) for scene in scenes]
+
+
+def _named(options: argparse.Namespace, section: str, name: str) -> Any:
+    """Return the settings called `name` in a section of the configuration."""
+    from landbalance.config import load_config
+
+    settings = getattr(load_config(options.config), section)
+    if name not in settings:
+        raise UserError(f"{options.config}: {section} has no {name}; allowed: {', '.join(settings)}.")
+    return settings[name]
+
+
+def _worker_command(options: argparse.Namespace, *words: str) -> list[str]:
+    """Return the command that starts one worker of this command."""
+    files = ["--config", str(options.config), "--results", str(options.results)]
+    return [sys.executable, "-m", "landbalance", *words, *files]

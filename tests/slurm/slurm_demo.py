@@ -1,0 +1,41 @@
+"""The demo in a fresh clone, for a cluster of a fast and two slow nodes; only cluster.yaml is edited."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = """
+nodes:
+  - name: quick
+    workers: [{device: cpu}]
+    slurm: {constraint: fast, minutes: 30}
+  - name: old
+    count: 2
+    workers: [{device: cpu}]
+    slurm: {constraint: slow, minutes: 30}
+"""
+# The demo but for the number of epochs, and the time to measure a node.
+SHORTER = ["--config", "training={full: {epochs: 3}, short: {epochs: 2}}", "profile={seconds: 20}"]
+
+
+def fresh_clone(root: Path) -> Path:
+    """Make the folder `root` hold what a clone of the project does, with another cluster.yaml; return it."""
+    root.mkdir(parents=True)
+    for name in ("Snakefile", "config.yaml", "local", "slurm"):
+        shutil.copy2(ROOT / name, root / name, follow_symlinks=False)
+    for name in ("src", "workflow", "profiles", "envs"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    (root / "profiles/slurm/cluster.yaml").write_text(CLUSTER)
+    return root
+
+
+def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake in a clone; what it says is in ``stdout``."""
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "snakemake"), *arguments],
+        cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(clone / "src")},
+    )  # fmt: skip
