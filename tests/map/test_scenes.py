@@ -54,7 +54,9 @@ def test_stack_with_names_inside(ready: Any) -> None:
 
 
 def test_folder_with_a_file_per_band(ready: Any) -> None:
-    folder = split(ready, "S2", ["T33_20170216T102101_B8A.tif", "T33_20170216T102101_B1.tif", "T33_20170216T102101_B2.tif"])
+    folder = split(
+        ready, "S2", ["T33_20170216T102101_B8A.tif", "T33_20170216T102101_B1.tif", "T33_20170216T102101_B2.tif"]
+    )
     (map_,) = run_bundle(ready.bundle, [str(folder)], Map(), ready.folder / "maps")
     assert (found(map_) == ready.right).all()
     with rasterio.open(map_) as raster:

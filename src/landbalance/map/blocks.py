@@ -20,7 +20,7 @@ from landbalance.raster import SceneReader
 _VOTES = 1 << 20
 """A tile's probabilities become whole votes out of so many: their sums are exact, in any order."""
 
-_STRIP_BYTES = 80 << 20
+_STRIP_BYTES = 56 << 20
 """What a panel's strip and the sums of its probabilities may take together."""
 
 
@@ -33,7 +33,7 @@ class Block:
     row, col : int
         First pixel.
     probabilities : ndarray of float32, shape (classes, height, width)
-        They sum to 1 where `valid`, within rounding.
+        They sum to 1 where `valid`, within rounding. They last until the next block is asked for.
     valid : ndarray of bool, shape (height, width)
         Pixels with data.
     """
@@ -121,9 +121,10 @@ def _panel_blocks(
         # Later windows count from the next row's first pixel on.
         done = after[first] - first
         there = strip.valid[first - strip.row : after[first] - strip.row, panel.first - left : panel.stop - left]
-        yield Block(first, panel.first, sums[:, :done].copy(), there)
-        sums[:, : height - done] = sums[:, done:].copy()
-        sums[:, height - done :] = 0
+        yield Block(first, panel.first, sums[:, :done], there)
+        for each in sums:
+            each[: height - done] = each[done:].copy()
+            each[height - done :] = 0
 
 
 def _weighted(predictor: Predictor, task: _Task) -> list[NDArray[np.float32] | None]:
