@@ -62,10 +62,9 @@ def write_scene(path: Path, side: int) -> None:
     """Write a scene of `side` × `side` pixels: coarse patterns, finer ones and noise, as compressed GeoTIFF."""
     random = np.random.default_rng(0)
     place = {"crs": "EPSG:32633", "transform": from_origin(300_000, 5_900_000, 10, 10), "width": side, "height": side}
-    layout = {"tiled": True, "blockxsize": 512, "blockysize": 512, "compress": "deflate", "predictor": 2}
-    with rasterio.open(
-        path, "w", driver="GTiff", count=len(BANDS), dtype="uint16", nodata=0, **place, **layout
-    ) as file:
+    layout = {"driver": "GTiff", "nodata": 0, "tiled": True, "blockxsize": 512, "blockysize": 512}
+    layout |= {"compress": "deflate", "predictor": 2}
+    with rasterio.open(path, "w", count=len(BANDS), dtype="uint16", **place, **layout) as file:
         file.descriptions = BANDS
         for number in range(1, len(BANDS) + 1):
             values = random.normal(1500, 30, (side, side))

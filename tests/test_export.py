@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.stores import write_store
 
 from landbalance import export
 from landbalance.bundle import CARD, Bundle, save_bundle
@@ -17,6 +16,7 @@ from landbalance.errors import UserError
 from landbalance.models import build_model
 from landbalance.prediction import Predictor
 from landbalance.tiles import open_tiles
+from stores import write_store
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
@@ -62,7 +62,7 @@ def test_card_is_inside(made: Any) -> None:
 def test_a_model_that_differs_is_not_written(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, card, _ = made
     monkeypatch.setattr(export, "_write", lambda *parts: parts[-1].write_bytes(b"onnx"))
-    monkeypatch.setattr(export, "_answers", lambda path, images: np.zeros((len(images), len(card.classes), 16, 16)))
+    monkeypatch.setattr(export, "_answers", lambda path, images: np.zeros((len(images), len(card.classes), 32, 32)))
     with pytest.raises(UserError, match=r"differ by up to .* so it was not written"):
         export.export_onnx(folder / "bundle", tmp_path / "model.onnx", None)
     assert list(tmp_path.iterdir()) == []

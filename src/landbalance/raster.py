@@ -33,7 +33,7 @@ from landbalance.errors import UserError
 
 # Without a limit (in bytes here) GDAL keeps 5 % of the machine's memory; its own threads would print errors
 # past our message.
-_GDAL = {"GDAL_CACHEMAX": 256 << 20, "GDAL_NUM_THREADS": "1"}
+_GDAL = {"GDAL_CACHEMAX": 192 << 20, "GDAL_NUM_THREADS": "1"}
 _EXACT = 1e-6
 """Error allowed to the warper's approximation of coordinates, in pixels; it refuses 0."""
 _MOST_PIXELS = 1 << 31

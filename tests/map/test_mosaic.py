@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import rasterio
 from rasterio.transform import from_origin
-from tests.map.conftest import CLASSES
 
 from landbalance.errors import UserError
 from landbalance.map import mosaic
+from map.conftest import CLASSES
 
 
 def write(path: Path, codes: Any, col: int, row: int, crs: str = "EPSG:32633") -> Path:
@@ -45,7 +45,7 @@ def test_another_crs_brings_only_its_own_codes(tmp_path: Path) -> None:
     codes = np.where(np.indices((60, 60)).sum(axis=0) % 2, 0, 2)
     first = write(tmp_path / "a.tif", codes, 0, 0)
     with rasterio.open(first) as raster:
-        left, bottom, right, top = rasterio.warp.transform_bounds(raster.crs, "EPSG:32632", *raster.bounds)
+        _, _, right, top = rasterio.warp.transform_bounds(raster.crs, "EPSG:32632", *raster.bounds)
     other = tmp_path / "b.tif"
     with rasterio.open(
         other, "w", driver="GTiff", width=60, height=60, count=1, dtype="uint8", nodata=255, crs="EPSG:32632",

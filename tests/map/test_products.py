@@ -1,5 +1,6 @@
 """The files beside a map, from one run of the stage on a real network."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +19,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a scenery that has been mapped with everything that the settings offer."""
-    from tests.map.conftest import Scenery
+    from map.conftest import Scenery
 
     with pytest.MonkeyPatch.context() as patch:
         scenery = Scenery(tmp_path_factory.mktemp("products"), patch)
@@ -106,10 +107,10 @@ def test_polygons_cover_the_filtered_map(made: Any) -> None:
 
 def test_polygons_of_a_geographic_map_have_their_area_on_the_ellipsoid(tmp_path: Path) -> None:
     from rasterio.transform import from_origin
-    from tests.map.conftest import CLASSES
 
     from landbalance.map.geotiff import Legend
     from landbalance.map.polygons import write_polygons
+    from map.conftest import CLASSES
 
     with rasterio.open(
         tmp_path / "a.tif", "w", driver="GTiff", width=10, height=10, count=1, dtype="uint8", nodata=255,
@@ -161,7 +162,7 @@ def test_stac_item_says_where_when_and_what(made: Any) -> None:
     assert (east - west, north - south) == (pytest.approx(0.0117, rel=0.1), pytest.approx(0.0065, rel=0.1))
     ring = item["geometry"]["coordinates"][0]
     assert ring[0] == ring[-1]
-    assert sum(a[0] * b[1] - b[0] * a[1] for a, b in zip(ring[:-1], ring[1:], strict=True)) > 0
+    assert sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring)) > 0
     for asset in item["assets"].values():
         assert (made.target.parent / asset["href"]).is_file(), asset
     assert {link["rel"] for link in item["links"]} == {"derived_from"}

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from landbalance.map.windows import spans, tile_starts
 
 
+@settings(deadline=None)
 @given(
     length=st.integers(1, 3000),
     inner=st.integers(1, 300),
@@ -72,6 +73,7 @@ def test_weight_grows_linearly_towards_the_centre() -> None:
     assert second.weights[:8].tolist() == first.weights[20:].tolist()[::-1]
 
 
+@settings(deadline=None)
 @given(length=st.integers(1, 500), tile=st.integers(1, 64), part=st.integers(1, 4))
 def test_tiles_cover_the_axis(length: int, tile: int, part: int) -> None:
     starts = tile_starts(length, tile, max(1, tile // part))

@@ -77,6 +77,9 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("evaluate.random_split", True, of("evaluate report", *BOTH)),
     ("evaluate.resamples", 500, of("evaluate report", *BOTH)),
     ("map.overlap", 16, MAPS),
+    ("map.probability", True, MAPS),
+    ("map.uncertainty", ["entropy"], MAPS),
+    ("map.mosaic", True, of("mosaic", *BOTH)),
     ("report.title", "Other", REPORTS),
     ("report.picture_pixels", 800, REPORTS),
 ]

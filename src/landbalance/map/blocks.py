@@ -4,7 +4,7 @@ The memory that it takes depends on the window, not on the scene: a wide scene i
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from landbalance.config.learning import Map
-from landbalance.map.strips import Strip, strips
+from landbalance.map.strips import Place, Strip, strips
 from landbalance.map.windows import Span, spans, tile_starts
 from landbalance.prediction import Predictor, in_order
 from landbalance.raster import SceneReader
@@ -20,7 +20,7 @@ from landbalance.raster import SceneReader
 _VOTES = 1 << 20
 """A tile's probabilities become whole votes out of so many: their sums are exact, in any order."""
 
-_STRIP_BYTES = 80 << 20
+_STRIP_BYTES = 56 << 20
 """What a panel's strip and the sums of its probabilities may take together."""
 
 
@@ -33,7 +33,7 @@ class Block:
     row, col : int
         First pixel.
     probabilities : ndarray of float32, shape (classes, height, width)
-        They sum to 1 where `valid`, within rounding.
+        They sum to 1 where `valid`, within rounding. They last until the next block is asked for.
     valid : ndarray of bool, shape (height, width)
         Pixels with data.
     """
@@ -64,8 +64,12 @@ def segmented(scene: SceneReader, predictors: Sequence[Predictor], settings: Map
         for length in (scene.grid.height, scene.grid.width)
     )
     column_bytes = rows[0].size * (len(card.bands) * scene.dtype.itemsize + 4 * len(card.classes))
-    for panel in _panels(columns, max(1, _STRIP_BYTES // column_bytes)):
-        yield from _panel_blocks(scene, predictors, rows, panel)
+    panels = _panels(columns, max(1, _STRIP_BYTES // column_bytes))
+    together = predictors[0].batch_size(rows[0].size, columns[0].size)
+    # The same threads for all panels: memory that a thread gives back is not there for others at once.
+    results = in_order(predictors, _tasks(scene, rows, panels, together), _weighted)
+    for _, of_panel in groupby(results, key=lambda item: item[0].panel.first):
+        yield from _panel_blocks(of_panel, rows, len(card.classes))
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,16 @@ class _Panel:
     first: int
     stop: int
     columns: Sequence[Span]
+
+    @property
+    def left(self) -> int:
+        """Return the first column that is read."""
+        return self.columns[0].start
+
+    @property
+    def width(self) -> int:
+        """Return how many columns are read."""
+        return self.columns[-1].start + self.columns[-1].size - self.left
 
 
 def _panels(columns: Sequence[Span], width: int) -> list[_Panel]:
@@ -91,28 +105,32 @@ def _panels(columns: Sequence[Span], width: int) -> list[_Panel]:
 class _Task:
     """Some windows of a row of windows."""
 
+    panel: _Panel
     row: Span
     columns: Sequence[Span]
     strip: Strip
 
 
+def _tasks(scene: SceneReader, rows: Sequence[Span], panels: Sequence[_Panel], together: int) -> Iterator[_Task]:
+    """Yield all windows of a scene, panel by panel, row by row, some at a time."""
+    order = [(panel, row) for panel in panels for row in rows]
+    read = strips(scene, [Place(row.start, panel.left, panel.width) for panel, row in order], rows[0].size)
+    for (panel, row), strip in zip(order, read, strict=True):
+        for first in range(0, len(panel.columns), together):
+            yield _Task(panel, row, panel.columns[first : first + together], strip)
+
+
 def _panel_blocks(
-    scene: SceneReader, predictors: Sequence[Predictor], rows: Sequence[Span], panel: _Panel
+    results: Iterable[tuple[_Task, list[NDArray[np.float32] | None]]], rows: Sequence[Span], classes: int
 ) -> Iterator[Block]:
-    height, width = rows[0].size, panel.columns[0].size
-    left = panel.columns[0].start
-    together = predictors[0].batch_size(height, width)
-    read = strips(scene, [row.start for row in rows], height, left, panel.columns[-1].start + width - left)
-    tasks = (
-        _Task(row, panel.columns[first : first + together], strip)
-        for row, strip in zip(rows, read, strict=True)
-        for first in range(0, len(panel.columns), together)
-    )
-    sums = np.zeros((len(predictors[0].card.classes), height, panel.stop - panel.first), np.float32)
+    height = rows[0].size
+    sums = np.zeros((classes, height, 0), np.float32)
     after = dict(zip([row.first for row in rows], [*(row.first for row in rows[1:]), rows[-1].stop], strict=True))
-    for first, of_row in groupby(in_order(predictors, tasks, _weighted), key=lambda item: item[0].row.first):
+    for first, of_row in groupby(results, key=lambda item: item[0].row.first):
         for task, parts in of_row:
-            strip = task.strip
+            strip, panel = task.strip, task.panel
+            if not sums.size:
+                sums = np.zeros((classes, height, panel.stop - panel.first), np.float32)
             for column, part in zip(task.columns, parts, strict=True):
                 if part is not None:
                     low, high = max(column.first, panel.first), min(column.stop, panel.stop)
@@ -120,10 +138,13 @@ def _panel_blocks(
                     place += part[:, :, low - column.first : high - column.first]
         # Later windows count from the next row's first pixel on.
         done = after[first] - first
-        there = strip.valid[first - strip.row : after[first] - strip.row, panel.first - left : panel.stop - left]
-        yield Block(first, panel.first, sums[:, :done].copy(), there)
-        sums[:, : height - done] = sums[:, done:].copy()
-        sums[:, height - done :] = 0
+        there = strip.valid[
+            first - strip.row : after[first] - strip.row, panel.first - strip.col : panel.stop - strip.col
+        ]
+        yield Block(first, panel.first, sums[:, :done], there)
+        for each in sums:
+            each[: height - done] = each[done:].copy()
+            each[height - done :] = 0
 
 
 def _weighted(predictor: Predictor, task: _Task) -> list[NDArray[np.float32] | None]:
@@ -159,7 +180,7 @@ def voted(scene: SceneReader, predictors: Sequence[Predictor], settings: Map) ->
     together = predictors[0].batch_size(size, size)
     tasks = (
         _Votes(number, columns[first : first + together], strip)
-        for number, strip in enumerate(strips(scene, rows, size, 0, max(width, size)))
+        for number, strip in enumerate(strips(scene, [Place(row, 0, max(width, size)) for row in rows], size))
         for first in range(0, len(columns), together)
     )
     recent: deque[NDArray[np.int64]] = deque()

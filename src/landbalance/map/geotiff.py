@@ -23,7 +23,7 @@ from landbalance.raster import Grid
 
 # Without a limit GDAL keeps 5 % of the machine's memory; one thread, so that the same map is the same file.
 # rasterio hands the limit on as bytes (256 alone would make GDAL decode a whole JPEG 2000 for each window).
-_GDAL = {"GDAL_CACHEMAX": 256 << 20, "GDAL_NUM_THREADS": "1"}
+_GDAL = {"GDAL_CACHEMAX": 192 << 20, "GDAL_NUM_THREADS": "1"}
 _RAW = {"driver": "GTiff", "tiled": True, "blockxsize": 256, "blockysize": 256, "BIGTIFF": "IF_SAFER"}
 _COG = {
     "driver": "COG",

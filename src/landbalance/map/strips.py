@@ -1,6 +1,6 @@
 """A scene row of windows by row of windows, each pixel read once, while the rows before are worked on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -33,20 +33,34 @@ class Strip:
     valid: NDArray[np.bool_]
 
 
-def strips(scene: SceneReader, rows: Sequence[int], height: int, col: int, width: int) -> Iterator[Strip]:
-    """Yield the strips of `height` rows that begin at `rows` (ascending); one more is read ahead."""
-    return _ahead(_read(scene, rows, height, col, width))
+@dataclass(frozen=True)
+class Place:
+    """Where a strip lies: its first pixel and its width."""
+
+    row: int
+    col: int
+    width: int
 
 
-def _read(scene: SceneReader, rows: Sequence[int], height: int, col: int, width: int) -> Iterator[Strip]:
+def strips(scene: SceneReader, places: Iterable[Place], height: int) -> Iterator[Strip]:
+    """Yield the strips of `height` rows at `places`; one more is read ahead.
+
+    Rows that a strip shares with the one before are not read again.
+    """
+    return _ahead(_read(scene, places, height))
+
+
+def _read(scene: SceneReader, places: Iterable[Place], height: int) -> Iterator[Strip]:
     before: Strip | None = None
-    for row in rows:
-        known = max(0, before.row + height - row) if before is not None else 0
-        images, valid = scene.read(row + known, col, height - known, width)
+    for place in places:
+        known = 0
+        if before is not None and (before.col, before.valid.shape[1]) == (place.col, place.width):
+            known = max(0, before.row + height - place.row) if place.row >= before.row else 0
+        images, valid = scene.read(place.row + known, place.col, height - known, place.width)
         if before is not None and known:
             images = np.concatenate([before.images[:, -known:], images], axis=1)
             valid = np.concatenate([before.valid[-known:], valid])
-        before = Strip(row, col, images, valid)
+        before = Strip(place.row, place.col, images, valid)
         yield before
 
 
