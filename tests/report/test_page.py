@@ -157,6 +157,15 @@ def test_training_says_when_and_how_far(made: Results) -> None:
     assert "Epochs 12 of 12" in said
 
 
+def test_shares_that_moved_and_the_notes_of_the_plan_are_told(results: Results, changed: Changed) -> None:
+    moved = {"step": 99, "shares": [14, 2], "reason": "worker 1 <slow> computes 4 samples in 0.9 s"}
+    changed(results.layout.train("valley") / "run.json", lambda value: value.update(changes=[moved]))
+    changed(results.layout.plan("valley"), lambda value: value.update(notes=["the profiles are noisy"]))
+    page = page_of(results, "valley")
+    assert "From step 100 on 14 + 2: worker 1 <slow> computes 4 samples in 0.9 s." in page.said("workers")
+    assert "Notes of the plan the profiles are noisy." in page.said("speed")
+
+
 def test_workers_are_told_with_their_share_and_waiting(made: Results) -> None:
     page = page_of(made, "valley")
     said = page.said("workers")

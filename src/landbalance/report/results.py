@@ -170,6 +170,14 @@ class Assessment(_Result):
     warnings: list[str]
 
 
+class ChangedShares(_Result):
+    """Shares that moved while training."""
+
+    step: int
+    shares: list[int]
+    reason: str
+
+
 class Run(_Result):
     """``run.json`` of the train stage."""
 
@@ -181,6 +189,7 @@ class Run(_Result):
     versions: dict[str, Any]
     commit: str | None
     settings: dict[str, Any]
+    changes: list[ChangedShares] = Field(default_factory=list)
 
 
 class SourceFile(_Result):
