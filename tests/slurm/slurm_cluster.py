@@ -42,11 +42,11 @@ class NodeSpec:
 
 
 NODES = (
-    NodeSpec("fast1", "fast", cpus=16, percent=100, memory=32000),
+    NodeSpec("fast1", "fast", cpus=16, percent=150, memory=32000),
     NodeSpec("slow1", "slow", cpus=2, percent=25),
     NodeSpec("slow2", "slow", cpus=2, percent=25),
 )
-"""A fast and two slow nodes, which together take less than two cores."""
+"""A fast and two slow nodes, which together take two cores; one thread has one at most."""
 
 
 class SlurmCluster:

@@ -61,7 +61,7 @@ def test_training_ran_over_all_nodes_with_unequal_shares(done: str, clone: Path)
     shares = {(worker["node"], worker["node_index"]): worker["share"] for worker in run["workers"]}
     assert set(shares) == {("quick", 0), ("old", 0), ("old", 1)}
     assert sum(shares.values()) == 32
-    # The nodes have 100, 25 and 25 % of a core; how much of it they get depends on what else this machine does.
+    # A thread has 100, 25 and 25 % of a core; how much of it they get depends on what else this machine does.
     assert shares["quick", 0] >= max(shares["old", 0], shares["old", 1])
     timing = pd.read_parquet(clone / "results/train/havel/timing.parquet")
     assert timing.groupby("rank")["samples"].max().tolist() == [share for share in shares.values() if share]
