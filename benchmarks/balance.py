@@ -49,7 +49,7 @@ import torchvision  # noqa: F401
 from numpy.typing import NDArray
 from torch.distributed import distributed_c10d
 
-from exactness import Case, write_tiles
+from comparison import Case, write_tiles
 from landbalance.batches import BatchReader
 from landbalance.cluster import Cluster
 from landbalance.config import Config, parse_config
@@ -328,12 +328,17 @@ def trained_rows(
     return [row for row in position.timing if row["rank"] == rank]
 
 
-def stock_rows(step: Callable[[], float], steps: int) -> list[dict[str, float]]:
+def stock_rows(step: Callable[[], None], steps: int) -> list[dict[str, float]]:
     """Return this worker's timing rows of plain DistributedDataParallel."""
-    return [{"step": number, "step_seconds": step()} for number in range(steps)]
+    rows = []
+    for number in range(steps):
+        began = time.perf_counter()
+        step()
+        rows.append({"step": number, "step_seconds": time.perf_counter() - began})
+    return rows
 
 
-def _stock(job: Job, model: Model, variant: Variant) -> Callable[[], float]:
+def _stock(job: Job, model: Model, variant: Variant) -> Callable[[], None]:
     share = variant.shares[job.rank]
     batch = BatchReader(job.store, None, False, 0).batch(job.store.ids("train")[:share], None)
     return stock_step(model, batch.images, batch.labels)
@@ -521,7 +526,7 @@ def measured(rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effo
         case = Case(
             "tiles", ((1,),), model=subject.model, samples=(max(effort.steps.values()) + 1) * max(batches), size=size
         )
-        write_tiles(layout.tile("tiles"), case, np.random.default_rng(0), bands=subject.bands)
+        write_tiles(layout.tile("tiles"), case, bands=subject.bands)
         profiled(rig, kind, subject, config, layout)
         plans = planned(rig, kind, subject, config, layout, batches)
         variants = [variant for batch in batches for variant in variants_of(rig, plans, batch)]
@@ -542,7 +547,7 @@ def dynamic_figures(kind: str, effort: Effort) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as temporary:
         layout = Layout(Path(temporary))
         case = Case("tiles", ((1,),), model=subject.model, samples=sum(LOAD_STEPS) * batch, size=size)
-        write_tiles(layout.tile("tiles"), case, np.random.default_rng(0), bands=subject.bands)
+        write_tiles(layout.tile("tiles"), case, bands=subject.bands)
         profiled(LOADED, kind, subject, config, layout)
         plan = planned(LOADED, kind, subject, config, layout, (batch,))[name]
         for rebalance in (False, True):
