@@ -103,8 +103,8 @@ class Problem:
 class Tiles(TileStore):
     """A tile store in memory, which notes what is read of it."""
 
-    images: NDArray[np.float32]
-    labels: NDArray[np.uint8]
+    pixels: NDArray[np.float32]
+    marks: NDArray[np.uint8]
     train: int
     was_read: list[int] = field(default_factory=list)
 
@@ -122,16 +122,16 @@ class Tiles(TileStore):
             class_counts={split: [1] * CLASSES for split in ("train", "validation", "test")},
             nodata_share=0.0,
         )
-        values = {"folder": Path(), "info": info, "images": images, "labels": labels, "train": train, "was_read": []}
+        values = {"folder": Path(), "info": info, "pixels": images, "marks": labels, "train": train, "was_read": []}
         self.__dict__.update(values)
 
     @cached_property
     def _splits(self) -> NDArray[np.str_]:
-        return np.where(np.arange(len(self.images)) < self.train, "train", "validation")
+        return np.where(np.arange(len(self.pixels)) < self.train, "train", "validation")
 
     def read(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.generic], NDArray[np.uint8]]:
         self.was_read.extend(ids.tolist())
-        return self.images[ids], self.labels[ids]
+        return self.pixels[ids], self.marks[ids]
 
 
 @dataclass(frozen=True)
