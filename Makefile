@@ -19,7 +19,7 @@ demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does 
 	fi
 
 test: $(VENV)/installed-workflow-dev-onnx  ## all tests that need neither Slurm nor a GPU nor a browser
-	python -m pytest --numprocesses auto --dist loadfile -m "not slurm and not gpu and not browser"
+	python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slurm and not gpu and not browser"
 
 test-browser: $(VENV)/installed-workflow-dev-browser chromium  ## the reports in a headless Chromium, which is installed if there is none
 	python -m pytest -m browser tests/report

@@ -16,6 +16,8 @@ from landbalance.config import Model
 from landbalance.errors import UserError
 from landbalance.tiles import normalised
 
+pytestmark = pytest.mark.slow
+
 SceneOf = Callable[..., NDArray[np.uint16]]
 
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from steps import Problem, in_one_process, on_this_worker, worst_difference
 from workers import Workers
 
+pytestmark = pytest.mark.slow
+
 BOUND = 1e-12
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from tests.workflow.conftest import Clone
 
