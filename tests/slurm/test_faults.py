@@ -123,7 +123,7 @@ def test_node_hangs(project: Project, slurm: SlurmCluster, unbroken: Project) ->
 
 def test_time_limit_is_no_failure(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
     """Slurm tells the workers a minute before; they write a checkpoint, and another job goes on."""
-    slow = [node("quick", "fast", slowdown=12.0), node("old", "slow", count=2, slowdown=12.0)]
+    slow = [node("quick", "fast", slowdown=36.0), node("old", "slow", count=2, slowdown=36.0)]
     project.write(project.config, slow)  # Slurm looks at time limits each half minute
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()

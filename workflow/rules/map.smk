@@ -13,7 +13,7 @@ rule map:
         "logs/map/{experiment}/{scene}.log",
     conda:
         "../../envs/landbalance.yaml"
-    threads: node_threads
+    threads: 4  # as far as there are as many
     resources:
         mem_mb=memory(fastest, 4000),
         runtime=slurm("minutes", fastest, 240),
