@@ -10,7 +10,7 @@ from landbalance.errors import UserError
 
 
 def check_run(config: Config, cluster: Cluster, origin: str, cluster_origin: str) -> None:
-    """Stop when a local source is missing, an equal share would be empty, or a GPU of this machine is not there.
+    """Stop when a source is missing, an equal share would be empty, nodata is a class, or a GPU is not there.
 
     Parameters
     ----------
@@ -23,7 +23,8 @@ def check_run(config: Config, cluster: Cluster, origin: str, cluster_origin: str
         With a line for each mistake.
     """
     mistakes = [
-        *(f"{origin}: {mistake}" for mistake in (*_missing_sources(config), *_small_batches(config, cluster))),
+        *(f"{origin}: {mistake}" for mistake in _missing_sources(config)),
+        *(f"{origin}: {mistake}" for mistake in (*_small_batches(config, cluster), *_nodata(config))),
         *(f"{cluster_origin}: {mistake}" for mistake in _missing_devices(cluster)),
     ]
     if mistakes:
@@ -57,6 +58,14 @@ def _missing_sources(config: Config) -> list[str]:
         for number, source in enumerate(dataset.sources)
         if source.path is not None and not Path(source.path).expanduser().exists()
     ]
+
+
+def _nodata(config: Config) -> list[str]:
+    used = {config.experiments[name].dataset for name in config.experiments}
+    classes = max((len(config.datasets[name].classes) for name in used if config.datasets[name].scenes), default=0)
+    if config.map.nodata >= classes:
+        return []
+    return [f"map.nodata: found {config.map.nodata}, which is the code of a class; allowed: {classes} … 255. Take 255."]
 
 
 def _small_batches(config: Config, cluster: Cluster) -> list[str]:

@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         "their names, a folder with a file per band, or B02=file,B03=stack.tif:2",
     )
     mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
-    mapping.add_argument("--out", type=Path, default=Path(), help="with --model: folder of the maps (default: here)")
+    mapping.add_argument("--out", type=Path, help="with --model: folder of the maps (default: here)")
     mapping.add_argument(
         "--set",
         action="append",

@@ -198,6 +198,8 @@ def map(options: argparse.Namespace) -> None:
     from landbalance.config import load_config
     from landbalance.map import run
 
+    if options.workers is not None and options.workers < 1:
+        raise UserError(f"--workers: found {options.workers}; allowed: 1 or more.")
     if options.model is not None:
         _map_with_bundle(options)
         return
@@ -209,6 +211,8 @@ def map(options: argparse.Namespace) -> None:
         raise UserError(
             f"--set {options.set[0]}: only with --model; an experiment's settings stand in its configuration."
         )
+    if options.out is not None:
+        raise UserError(f"--out {options.out}: only with --model; an experiment's maps lie below --results.")
     name, scene = options.names
     config, layout = load_config(options.config), Layout(options.results)
     experiment = _named(options, "experiments", name)
@@ -227,7 +231,7 @@ def _map_with_bundle(options: argparse.Namespace) -> None:
     from landbalance.workflow import overridden
 
     settings = checked(Map, overridden({}, options.set, "--set"), "--set")
-    for path in run_bundle(options.model, options.names, settings, options.out, options.workers):
+    for path in run_bundle(options.model, options.names, settings, options.out or Path(), options.workers):
         sys.stdout.write(f"{path}\n")
 
 

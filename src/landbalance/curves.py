@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from landbalance.profiles import typical
 
+_WIDE = 0.75
+"""The slope beyond the largest size is that from the last size up to this part of it."""
+
 
 @dataclass(frozen=True)
 class TimeCurve:
@@ -61,7 +64,7 @@ def time_curve(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]], c
 
     Outside of what was measured the curve promises no more than was seen:
 
-    - Beyond the largest size it goes on at the slope of the last segment, but never below the mean
+    - Beyond the largest size it goes on at the slope of the last stretch, but never below the mean
       time per sample at the largest size: pooling or noise can make that segment flat, and a flat
       line would promise any speed. So no speed above the last measured one is assumed.
     - Below the smallest size it follows the first segment down (a step has a fixed part), kept
@@ -91,7 +94,9 @@ def curve_through(
         sizes, times = np.append(1.0, sizes), np.append(single, times)
     slope = times[-1] / sizes[-1]
     if len(sizes) > 1:
-        slope = max(slope, (times[-1] - times[-2]) / (sizes[-1] - sizes[-2]))
+        # Two sizes side by side (31 and 32) would say more of noise than of the slope.
+        before = max(int(np.searchsorted(sizes, _WIDE * sizes[-1], side="right")) - 1, 0)
+        slope = max(slope, (times[-1] - times[before]) / (sizes[-1] - sizes[before]))
     return TimeCurve(sizes, times, float(slope), cap, max(batch_sizes))
 
 

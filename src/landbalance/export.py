@@ -96,7 +96,8 @@ def _check_packages() -> None:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise UserError(
-            f"{error.name}: not installed; the export needs it. Install the extra: pip install 'landbalance[onnx]'."
+            f"{error.name}: not installed; the export needs it. Install the extra `onnx`, in the clone: "
+            "pip install -c constraints.txt -e '.[onnx]'."
         ) from error
 
 

@@ -168,19 +168,22 @@ def test_an_interrupted_job_goes_on_and_gives_the_model_of_an_unbroken_one(proje
     assert read_json(project / "results" / "train" / "e" / "run.json")["resumed"] == 1
 
 
-def test_a_worker_that_hangs_is_named_and_ends_the_job_in_the_stated_time(project):
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_worker_that_hangs_is_named_and_ends_the_job_in_the_stated_time(project, rank):
+    """Worker 0 also serves the store by which the others find out who is to blame."""
     changed(project, timeout_seconds=5)
     process = start(project)
     wait_for_checkpoint(project, process)
     workers = psutil.Process(process.pid).children(recursive=True)
-    stuck = next(worker for worker in workers if worker.environ().get("RANK") == "1")
+    stuck = next(worker for worker in workers if worker.environ().get("RANK") == str(rank))
     stuck.suspend()
     began = time.monotonic()
     _, said = process.communicate(timeout=100)
     assert process.returncode == 1, said
     assert time.monotonic() - began < 60  # 5 and some on an idle machine, not half an hour
-    assert "worker 0 lost contact with the others: worker 1 (worker 1) gives no sign of life" in said
-    assert "worker 1 (worker 1) stalled; all other workers were ended" in said
+    named = f"worker {rank} (worker {rank})"
+    assert f"worker {1 - rank} lost contact with the others: {named} gives no sign of life" in said
+    assert f"{named} stalled; all other workers were ended" in said
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
 
 

@@ -1,6 +1,7 @@
 """Reading a configuration file and saying what is wrong with it."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -99,9 +100,9 @@ def read_yaml(path: Path) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise UserError(
-            f"{path}: not valid YAML: {' '.join(str(error).split())}. A colour needs quotes: '#1b7837'."
-        ) from error
+        said = " ".join(str(error).replace('"<unicode string>"', "it").split())
+        hint = " A colour needs quotes: '#1b7837'." if "#" in said else ""
+        raise UserError(f"{path}: not valid YAML: {said}.{hint}") from error
 
 
 def parse_config(raw: Any, origin: str = "config.yaml") -> Config:
@@ -137,6 +138,8 @@ def _mistake(kind: type[Settings], error: ErrorDetails) -> str:
     message = message[:1].lower() + message[1:]
     if error["type"] == "value_error":
         return f"{where}: {message}." if where else f"{message}."
+    if isinstance(error["input"], str) and re.fullmatch(r"[-+]?\d+[eE][-+]?\d+", error["input"]):
+        message += "; YAML takes this for a text, write it with a point: 1.0e-3"
     if error["loc"][-1] == "[key]":
         return f"{'.'.join(map(str, place[:-1]))}: found the name {_shown(error['input'])}; {message}."
     return f"{where}: found {_shown(error['input'])}; {message}."

@@ -163,6 +163,11 @@ def _of_type(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
 
 def _range(node: Mapping[str, Any]) -> str:
     low, high, above = node.get("minimum"), node.get("maximum"), node.get("exclusiveMinimum")
+    below = node.get("exclusiveMaximum")
+    if below is not None:
+        return (
+            f" above {above:g} and below {below:g}" if above is not None else f", at least {low:g} and below {below:g}"
+        )
     if low is not None and high is not None:
         return f" from {low:g} to {high:g}"
     if low is not None:

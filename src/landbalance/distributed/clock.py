@@ -21,7 +21,7 @@ class Clock:
     computed, waited : float
         Seconds since the step began.
     steps : int
-        Steps begun so far.
+        Training steps begun so far.
     waits : bool
         Whether this worker has done its part and waits for the others.
     """
@@ -38,7 +38,6 @@ class Clock:
         """Begin a step."""
         self._synchronise()
         self.computed = self.waited = 0.0
-        self.steps += 1
         self.waits = False
         self._mark = time.perf_counter()
 
@@ -57,6 +56,7 @@ class Clock:
         """Count what happens inside as waiting for others."""
         self.pause()
         yield
+        self._synchronise()
         self.resume()
 
     def resume(self) -> None:
@@ -73,4 +73,5 @@ class Clock:
 
     def _synchronise(self) -> None:
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+            # This stream alone: others hold the sums of gradients, which is waiting.
+            torch.cuda.current_stream(self.device).synchronize()

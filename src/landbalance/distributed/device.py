@@ -10,20 +10,24 @@ from landbalance.plans import PlannedWorker
 
 
 def device_of(workers: Sequence[PlannedWorker], rank: int) -> torch.device:
-    """Return the device of worker `rank`: GPUs of a node are given out in the order of its workers.
+    """Return the device of worker `rank` of a plan: the GPU that it was profiled on.
+
+    GPUs of a node are given out in the order of its `workers`, those left out of the plan included.
 
     Raises
     ------
     UserError
         When the worker needs a GPU that this machine does not have.
     """
-    worker = workers[rank]
+    worker = next(worker for worker in workers if worker.rank == rank)
     if worker.device == "cpu":
         return torch.device("cpu")
     before = [
         other
-        for other in workers[:rank]
-        if other.device == "cuda" and (other.node, other.node_index) == (worker.node, worker.node_index)
+        for other in workers
+        if other.device == "cuda"
+        and (other.node, other.node_index) == (worker.node, worker.node_index)
+        and other.local_index < worker.local_index
     ]
     return cuda_device(len(before), worker.node)
 

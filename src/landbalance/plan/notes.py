@@ -102,6 +102,6 @@ def _on_batch_size(plan: Plan) -> Iterator[str]:
         return
     yield (
         f"a global batch of {plan.batch_size} uses these workers at {100 * mine.fraction_of_best:.0f} % of the speed "
-        f"that larger ones reach; {', '.join(map(str, advised))} would reach {100 * WELL_USED:.0f} % or more. The "
+        f"that other sizes reach; {', '.join(map(str, advised))} would reach {100 * WELL_USED:.0f} % or more. The "
         "batch size changes what is learned, so it stays as you set it"
     )

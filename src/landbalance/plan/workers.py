@@ -16,6 +16,9 @@ from landbalance.plan.communication import Exchange, communication_seconds
 from landbalance.plans import Plan
 from landbalance.profiles import AllReduce, Curve, NodeProfile, Round, typical
 
+_NEAR = 1.5
+"""Batches that differ by less than about this factor count as equally near."""
+
 
 @dataclass(frozen=True)
 class WorkerKind:
@@ -148,10 +151,12 @@ def _meeting(
 ) -> Meeting:
     """Return the round of all workers that is nearest to `batch`, and of these the one they finish most together."""
 
-    def unlike(steps: Round) -> tuple[float, float]:
+    def unlike(steps: Round) -> tuple[int, float, int]:
         pairs = zip(entries, steps.samples, strict=True)
         seconds = [float(kinds[kind].curve.seconds(samples)) for kind, samples in pairs]
-        return abs(math.log(sum(steps.samples) / batch)), 1 - min(seconds) / max(seconds)
+        # About as near is as good: among those, steps that end together and were taken often say most.
+        far = round(abs(math.log(sum(steps.samples) / batch)) / math.log(_NEAR))
+        return far, round(1 - min(seconds) / max(seconds), 1), -len(steps.step_seconds)
 
     whole = [
         steps

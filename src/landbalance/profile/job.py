@@ -17,7 +17,9 @@ from landbalance.profiles import Machine, read_profile
 from landbalance.tiles import StoreInfo, open_tiles
 
 _log = logging.getLogger(__name__)
-_MEASURING_CODE = ("profile", "distributed", "models", "objective", "optimiser", "profiles", "tiles")
+_MEASURING_CODE = (
+    "profile", "batches", "distributed", "models", "objective", "optimiser", "profiles", "tiles", "weighting",
+)  # fmt: skip
 
 
 def run(
@@ -54,6 +56,11 @@ def run(
 
         measure(dataset, model, kind, config, layout)
         return
+    if not batches(config, dataset, model):
+        raise UserError(
+            f"no experiment trains model {model} on dataset {dataset}, so there is no batch size to measure for. Name "
+            "the two of an experiment."
+        )
     path = layout.profile(dataset, model, node)
     if not again and path.is_file() and (measured := _still_valid(path, dataset, model, kind, config, layout)):
         _log.info("%s of %s is kept: nothing that it depends on has changed (--again measures anew)", path, measured)

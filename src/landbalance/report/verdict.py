@@ -184,12 +184,14 @@ def limit_warning(content: Content) -> str | None:
         return None
     when = f"when it was profiled, or when {equal} was trained," if over_equal else "when it was profiled"
     again = f"{content.name} and {equal}" if over_equal else content.name
-    commands = "; ".join(command for command in content.commands if command.startswith("landbalance profile "))
+    commands = "; ".join(
+        f"{command} --again" for command in content.commands if command.startswith("landbalance profile ")
+    )
     return (
         f"Training was faster than the profile allows: {'; '.join(found)}. Limits and predictions rest on the "
         f"profile, and the machine was slower {when} than in this training (other load?): the two do not "
-        f"compare. Measure again while nothing else runs: {commands} (or delete the profile's file and run "
-        f"Snakemake again), then plan and train {again} again."
+        f"compare. Measure again while nothing else runs: {commands}, then "
+        f"plan and train {again} again."
     )
 
 

@@ -135,6 +135,7 @@ def train(job: Job, position: Position) -> None:
                     group["lr"] = rate
 
                 clock.start()
+                clock.steps += 1
                 due = job.rank == 0 and time.monotonic() - saved > settings.checkpoint_seconds
                 weight = sum(batch.weight for batch in batches)
                 totals = start_totals(job.arm, weight, job.stop.requested, due, computed)
@@ -157,6 +158,7 @@ def train(job: Job, position: Position) -> None:
                 if job.averaged is not None and settings.ema is not None:
                     _average(job.averaged, job.network, settings.ema)
                 clock.pause()
+                clock.waits = False
                 computed = clock.computed
 
                 _watch_shares(job, position, total_steps, totals)
@@ -168,7 +170,9 @@ def train(job: Job, position: Position) -> None:
                     _save(job, position, steps, sums, timing, began)
                     timing, began, saved = [], time.monotonic(), time.monotonic()
                     if totals.stop:
+                        dist.barrier()  # whoever ends first would make the launcher end the one that writes
                         raise StoppedError
+                    ended = time.perf_counter()
             _finish_epoch(job, position, reader, sums, timing, steps, began)
             _save(job, position, steps, None, [], time.monotonic())
             saved = time.monotonic()
@@ -198,10 +202,15 @@ def _watch_shares(job: Job, position: Position, step: int, totals: StepTotals) -
     now = job.shares.at(step - 1)
     if now != job.shares.at(step + NOTICE):
         return  # a change is on its way
-    change = job.watch.change(step, now, totals.computed)
+    decided = [job.watch.change(step, now, totals.computed)]
+    if not job.watch.looked:
+        return
+    # From the same numbers, but perhaps on another processor: a last bit must not tear the shares apart.
+    dist.broadcast_object_list(decided)
+    (change,) = decided
     if change is not None:
         job.shares.changes.append(change)
-        position.changes.append(asdict(change))
+        position.changes.append(asdict(change) | {"planned": job.shares.planned})
         if job.rank == 0:
             _log.info("shares move from %s to %s at step %d: %s", now, change.shares, change.step + 1, change.reason)
 
@@ -246,6 +255,7 @@ def _finish_epoch(
     began: float,
 ) -> None:
     """Validate, and write the epoch into the history; the position moves to the next epoch."""
+    job.clock.waits = True
     dist.all_reduce(sums)
     loss, weight, correct, labelled = _validation(job, reader, (position.epoch + 1) * steps)
     position.timing += _gathered(timing)
@@ -288,7 +298,9 @@ def _validation(job: Job, reader: BatchReader, total_steps: int) -> list[float]:
         loss = summed_loss(logits, labels, job.class_weights)
         sums += torch.tensor([float(loss), batch.weight, float(correct), float(labelled.sum())], dtype=torch.float64)
         job.clock.pause()
+    job.clock.waits = True
     dist.all_reduce(sums)
+    job.clock.waits = False
     values: list[float] = sums.tolist()
     return values
 

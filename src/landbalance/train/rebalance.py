@@ -2,7 +2,7 @@
 
 The split changes who computes, never what is computed: so shares may move at any step, as long as
 all workers move them at the same one. In every step all workers learn how long each of them computed
-in the step before, waiting excluded, and from the same numbers each draws the same conclusion.
+in the step before, waiting excluded; what follows from that, worker 0 says.
 """
 
 from collections.abc import Sequence
@@ -59,6 +59,11 @@ class Watch:
     titles: Sequence[str]
     _window: list[NDArray[np.float64]] = field(default_factory=list)
     _agreed: int = 0
+
+    @property
+    def looked(self) -> bool:
+        """Whether the last step told was the last of a window."""
+        return not self._window
 
     def change(self, step: int, shares: Sequence[int], seconds: NDArray[np.float64]) -> Change | None:
         """Return the change that is due after `step` took `seconds` of computing with `shares`; None if none is.

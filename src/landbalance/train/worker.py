@@ -36,7 +36,7 @@ from landbalance.train.allocation import NODE, TILES
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.job import code_digest, identity_of
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
-from landbalance.train.rebalance import Shares, Watch, time_tables
+from landbalance.train.rebalance import Change, Shares, Watch, time_tables
 
 _log = logging.getLogger(__name__)
 _NOT_DETERMINISTIC = (
@@ -63,7 +63,7 @@ def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
     settings = config.training[config.experiments[name].training]
     _check_world(plan, place)
     worker = plan.used[place.rank]
-    clock = Clock(device_of(plan.used, place.rank), worker.slowdown)
+    clock = Clock(device_of(plan.workers, place.rank), worker.slowdown)
     torch.set_num_threads(worker.threads)
     set_repeatability(settings.deterministic)
     with joined(place, settings.timeout_seconds):
@@ -140,6 +140,12 @@ def _prepared(
         optimiser.load_state_dict(checkpoint.optimiser)
         position = checkpoint.position
         position.resumed += 1
+    # A shared folder may show one node an older list of files than another.
+    _agree({"checkpoint": f"{position.epoch}, {position.step}"}, plan)
+    planned = [other.share for other in plan.used]
+    moved = [item for item in position.changes if item["planned"] == planned]
+    changes = [Change(item["step"], item["shares"], item["reason"]) for item in moved]
+    if position.resumed:
         _log.info("going on from a checkpoint: epoch %d, step %d", position.epoch + 1, position.step + 1)
     counts = store.info.class_counts["train"]
     job = Job(
@@ -152,7 +158,7 @@ def _prepared(
         averaged=averaged,
         optimiser=optimiser,
         class_weights=balanced_class_weights(counts) if settings.class_weights == "balanced" else None,
-        shares=Shares([other.share for other in plan.used]),
+        shares=Shares(planned, changes),
         watch=_watch(plan, settings, at_once=collectives_per_step(network) > 0),
         rank=place.rank,
         micro_batch=plan.used[place.rank].micro_batch,
