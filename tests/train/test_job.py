@@ -13,19 +13,13 @@ import psutil
 import pytest
 import yaml
 
+import projects
 from landbalance.bundle import load_bundle
 from landbalance.files import digest, read_json, write_json
-from landbalance.plans import Plan, PlannedCurve, PlannedWorker, Prediction
-from stores import write_store
+from landbalance.plans import Plan, PlannedCurve, PlannedWorker
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-
-PREDICTION = Prediction(
-    step_seconds=1, communication_seconds=0, epoch_seconds=1, equal_step_seconds=1, fastest_alone_step_seconds=1,
-    speedup_over_equal=1, speedup_over_equal_limit=1, speedup_over_fastest=1, speedup_over_fastest_limit=1,
-    fraction_of_total_speed=1,
-)  # fmt: skip
 
 
 def write_plan(results: Path, shares, device="cpu", slowdowns=None, curves=()):
@@ -42,7 +36,7 @@ def write_plan(results: Path, shares, device="cpu", slowdowns=None, curves=()):
         arm="balanced",
         batch_size=sum(shares),
         workers=workers,
-        predicted=PREDICTION,
+        predicted=projects.PREDICTION,
         curves=list(curves),
     )
     write_json(results / "plan" / "e.json", plan.model_dump(mode="json"))
@@ -64,25 +58,7 @@ def unbroken(tmp_path_factory):
 
 def write_project(tmp_path, train_tiles=21):
     """Return a folder with a configuration, tiles and a plan of 5 + 3 samples; 6 steps of 2 epochs."""
-    store = write_store(tmp_path / "results" / "tile" / "d", train=train_tiles, size=16)
-    info = read_json(store / "statistics.json")
-    config = {
-        "datasets": {
-            "d": {
-                "task": "segmentation",
-                "sources": [{"path": "nowhere", "licence": "none"}],
-                "scenes": {"s": {"bands": {band: f"{band}.tif" for band in info["bands"]}}},
-                "labels": {"path": "l.gpkg", "field": "f"},
-                "classes": [{key: item[key] for key in ("name", "colour", "values")} for item in info["classes"]],
-                "tiles": {"size": 16},
-                "split": {"by": "block", "size": 32},
-            }
-        },
-        "models": {"m": {"architecture": "unet", "depth": 3, "width": 8, "spectral": 8}},
-        "training": {"t": {"epochs": 2, "batch_size": 8, "checkpoint_seconds": 0, "timeout_seconds": 60}},
-        "experiments": {"e": {"dataset": "d", "model": "m", "training": "t"}},
-    }
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    projects.write_project(tmp_path, training={"checkpoint_seconds": 0}, train=train_tiles)
     write_plan(tmp_path / "results", (5, 3))
     return tmp_path
 

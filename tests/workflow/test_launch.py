@@ -14,6 +14,8 @@ import pytest
 import yaml
 from snakemake.utils import available_cpu_count
 
+from landbalance.config import Map
+
 if TYPE_CHECKING:
     from tests.workflow.conftest import Clone
 
@@ -58,7 +60,7 @@ def test_stages_read_the_configuration_of_the_run(clone: Clone) -> None:
     assert not (clone.root / "results").exists()
     assert clone.snakemake(*arguments).status == 0
     config = yaml.safe_load((clone.root / frozen).read_text(encoding="utf-8"))
-    assert (config["map"]["window"], config["map"]["overlap"], config["map"]["nodata"]) == (160, 64, 255)
+    assert config["map"] == Map(window=160).model_dump(mode="json")
     assert list(config["experiments"]) == ["havel"]
 
 
