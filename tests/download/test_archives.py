@@ -24,7 +24,7 @@ def test_data_that_are_zip_files_inside_stay_data(tmp_path: Path, name: str) -> 
     assert not is_archive(path, name)
 
 
-@pytest.mark.parametrize("content", [zipped({"a": b"1"}), tarred([(entry("a"), b"1")], "gz")])
+@pytest.mark.parametrize("content", [zipped({"a": b"1"}), tarred([(entry("a"), b"1")], "gz")], ids=["zip", "tar.gz"])
 def test_content_decides_where_the_name_says_nothing(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "content"
     path.write_bytes(content)
