@@ -8,7 +8,7 @@ from pathlib import Path
 import rasterio
 from rasterio.errors import RasterioError
 
-from landbalance.config.data import Scene
+from landbalance.config.scenes import Scene
 from landbalance.errors import UserError
 
 _MEND = "Name the files by hand: B02=file.tif,B03=stack.tif:2, …"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.config import ClassInfo, PolygonLabels
+from landbalance.config import ClassInfo, VectorLabels
 from landbalance.errors import UserError
 from landbalance.raster import Grid
 from landbalance.tile.blocks import Window
@@ -21,12 +21,14 @@ __all__ = ["FoundLabels", "Polygons", "SceneLabels", "class_index", "report_valu
 
 # Until tile_scenes handles one scene at a time.
 def read_labels(
-    path: Path, labels: PolygonLabels, classes: Sequence[ClassInfo], grids: Mapping[str, Grid]
+    path: Path, labels: VectorLabels, classes: Sequence[ClassInfo], grids: Mapping[str, Grid]
 ) -> dict[str, Polygons]:
     """Return the polygons of each scene."""
-    found = {scene: read_shapes(path.parent, labels.model_copy(update={"path": path.name}), classes, scene, grid)
+    found = {scene: read_shapes(path, labels, classes, scene, grid)
             for scene, grid in grids.items()}  # fmt: skip
-    counts = sum((Counter(item.found.counts) for item in found.values()), Counter[str | None]())
+    counts: Counter[str] = Counter()
+    for item in found.values():
+        counts.update(item.found.counts)
     first = next(iter(found.values())).found
     if not counts:
         raise UserError(f"{first.file}: the labels miss the scene. {first.place}.")
