@@ -44,6 +44,10 @@ class Codes:
         """Return which of `values` are not allowed."""
         return ~np.isin(values, self.known)
 
+    def ignores(self, value: float) -> bool:
+        """Return whether a value is allowed but stands for no class."""
+        return bool(np.isin(value, self.known[self.classes == IGNORED]))
+
     def looked_up(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Return the index of the class of each of `values`, 255 where there is none."""
         place = np.searchsorted(self.known, values).clip(max=len(self.known) - 1)
@@ -168,7 +172,7 @@ def read_class_raster(
         counts={f"{value:.17g}": count for value, count in sorted(counts.items())},
         place=f"The labels cover {shown(bounds)}, the scene {shown(grid.bounds)}, both in {title(grid.crs)}",
     )
-    of_classes = {value: count for value, count in found.counts.items() if float(value) not in labels.ignored}
+    of_classes = {value: count for value, count in found.counts.items() if not codes.ignores(float(value))}
     if of_classes:
         report_counts(of_classes, classes, f"{scene}, {path}", found.what)
     else:
