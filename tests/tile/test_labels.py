@@ -271,3 +271,24 @@ def test_the_configuration_gives_a_missing_crs(
     assert np.count_nonzero(read("l.gpkg", crs="EPSG:32633").burn(WHOLE) == 0) == 108
     write_labels(tmp_path / "d.gpkg", [("lake", square(2, 3, 9, 12))], to="EPSG:4326")
     assert np.count_nonzero(read("d.gpkg", crs="EPSG:32633").burn(WHOLE) == 0) == 108  # the file's own word counts
+
+
+@pytest.mark.parametrize("transform", [
+    Affine(10, 0, 500_000, 0, 10, 5_800_000), Affine(10, 3, 500_000, 2, -10, 5_800_000),
+    Affine(10, 0, 500_000, 0, -25, 5_800_000), Affine.translation(500_000, 5_800_000) @ Affine.rotation(30) @
+    Affine.scale(10, -10),
+], ids=["south up", "sheared", "oblong", "rotated"])  # fmt: skip
+def test_grids_of_every_kind(tmp_path: Path, write_labels: WriteLabels, read: Read, transform: Affine) -> None:
+    """A pixel is in the polygon that holds its centre, wherever the grid has its first row."""
+    grid = Grid(GRID.crs, transform, 40, 30)
+    x, y = transform @ (20, 15)
+    polygon = shapely.Point(x, y).buffer(95)
+    write_labels(tmp_path / "l.gpkg", [("lake", polygon), ("wood", shapely.box(x, y, x + 40, y + 40))])
+    labels = read("l.gpkg", grid=grid)
+    centres = [[transform @ (col + 0.5, row + 0.5) for col in range(40)] for row in range(30)]
+    points = shapely.points(np.array(centres))
+    expected = np.where(shapely.contains(polygon, points), 0, 255)
+    expected[shapely.contains(shapely.box(x, y, x + 40, y + 40), points)] = 1
+    assert np.count_nonzero(expected == 0) > 50
+    assert np.array_equal(labels.burn(WHOLE), expected)
+    assert np.array_equal(labels.burn(Window(11, 13, 9, 17)), expected[11:20, 13:30])
