@@ -281,7 +281,7 @@ def test_the_configuration_gives_a_missing_crs(
 def test_grids_of_every_kind(tmp_path: Path, write_labels: WriteLabels, read: Read, transform: Affine) -> None:
     """A pixel is in the polygon that holds its centre, wherever the grid has its first row."""
     grid = Grid(GRID.crs, transform, 40, 30)
-    x, y = transform @ (20, 15)
+    x, y = transform @ (20.13, 15.21)  # edges are kept off pixel centres
     polygon = shapely.Point(x, y).buffer(95)
     write_labels(tmp_path / "l.gpkg", [("lake", polygon), ("wood", shapely.box(x, y, x + 40, y + 40))])
     labels = read("l.gpkg", grid=grid)
