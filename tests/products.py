@@ -21,7 +21,8 @@ SENTINEL2_BANDS = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A"
 _SIZES = dict(zip(SENTINEL2_BANDS, (60, 10, 10, 10, 20, 20, 20, 10, 20, 60, 60, 20, 20), strict=True))
 
 
-def _write(path: Path, values: NDArray[Any], size: float, crs: str = "EPSG:32633", **options: Any) -> None:
+def write(path: Path, values: NDArray[Any], size: float, crs: str = "EPSG:32633", **options: Any) -> None:
+    """Write a raster of one band whose pixels have the given size, from the products' corner on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     height, width = values.shape
     place = {"crs": crs, "transform": from_origin(LEFT, TOP, size, size), "count": 1, "dtype": values.dtype, **options}
@@ -30,7 +31,7 @@ def _write(path: Path, values: NDArray[Any], size: float, crs: str = "EPSG:32633
 
 
 def _jp2(path: Path, values: NDArray[Any], size: float) -> None:
-    _write(path, values, size, driver="JP2OpenJPEG", QUALITY=100, REVERSIBLE="YES", BLOCKXSIZE=64, BLOCKYSIZE=64)
+    write(path, values, size, driver="JP2OpenJPEG", QUALITY=100, REVERSIBLE="YES", BLOCKXSIZE=64, BLOCKYSIZE=64)
 
 
 def sentinel2(
@@ -168,10 +169,10 @@ def landsat(
     for band, values in numbers.items():
         number = band.removeprefix("SR_").removeprefix("B")
         contents[f"FILE_NAME_BAND_{number}"] = f"{identity}_{band}.TIF"
-        _write(path / f"{identity}_{band}.TIF", values, 15 if band == "B8" else 30, driver="GTiff", nodata=0)
+        write(path / f"{identity}_{band}.TIF", values, 15 if band == "B8" else 30, driver="GTiff", nodata=0)
     if qa_pixel is not None:
         contents["FILE_NAME_QUALITY_L1_PIXEL"] = f"{identity}_QA_PIXEL.TIF"
-        _write(path / f"{identity}_QA_PIXEL.TIF", qa_pixel, 30, driver="GTiff", nodata=1)
+        write(path / f"{identity}_QA_PIXEL.TIF", qa_pixel, 30, driver="GTiff", nodata=1)
     contents["FILE_NAME_METADATA_ODL"] = f"{identity}_MTL.txt"
     level1 = {}
     for number in range(1, 12):

@@ -154,6 +154,11 @@ class Dataset(Settings):
             return list(self.folders.bands)
         return list(next(iter(self.scenes.values())).bands)
 
+    @property
+    def reflectance(self) -> bool:
+        """Return whether scenes are products, by whose metadata bands hold reflectance × 10,000."""
+        return any(scene.product is not None for scene in self.scenes.values())
+
     @field_validator("classes")
     @classmethod
     def _distinct(cls, classes: list[ClassInfo]) -> list[ClassInfo]:

@@ -111,7 +111,7 @@ def run_bundle(
         When a scene or the model is missing or damaged, or the two do not fit together; before anything is mapped.
     """
     card = read_card(bundle)
-    found = [named_scene(text, card.bands) for text in scenes]
+    found = [named_scene(text, card.bands, card.reflectance) for text in scenes]
     names = [item.name for item in found]
     if settings.mosaic and Path(MOSAIC).stem in names:
         raise UserError(f"a scene is called {Path(MOSAIC).stem}: its map would be the file of the mosaic. Rename it.")
