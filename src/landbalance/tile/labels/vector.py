@@ -126,6 +126,7 @@ def _near(path: Path, layer: str, labels: VectorLabels, crs: CRS, grid: Grid) ->
     area = (left - room, bottom - room, right + room, top + room)
     around = moved_bounds(area, grid.crs, crs, str(path))
     frame = gpd.read_file(path, layer=layer, columns=[labels.field], bbox=around, fid_as_index=True)
+    frame = frame.sort_index()  # a spatial index gives another order
     frame = frame.set_crs(crs.to_wkt(), allow_override=True)
     if crs != grid.crs:
         frame = frame.to_crs(grid.crs.to_wkt())
