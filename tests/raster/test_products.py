@@ -196,6 +196,14 @@ def test_a_cut_off_archive_is_named(tmp_path: Path) -> None:
     assert str(tar) in refused(Scene(product=tar.name, bands=["SR_B2"]), tmp_path)
 
 
+def test_metadata_that_swell_are_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.SAFE/MTD_MSIL1C.xml", b" " * (33 << 20))
+    assert bomb.stat().st_size < 100_000
+    assert "larger than 32 MiB" in refused(Scene(product="bomb.zip", bands=["B02"]), tmp_path)
+
+
 def test_an_archive_of_two_products_is_refused(tmp_path: Path) -> None:
     one = products.sentinel2(tmp_path / "a", "L1C", "03.01", numbers(**SENTINEL2))
     two = tmp_path / "two.zip"

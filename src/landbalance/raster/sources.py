@@ -2,9 +2,12 @@
 
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +16,9 @@ from landbalance.errors import UserError
 
 REFLECTANCE = 10_000
 """What a product's bands hold: reflectance times this, whatever the product's own numbers mean."""
+
+_MOST_METADATA = 32 << 20
+"""Bytes of metadata that are read at most: an archive may hold a file that swells."""
 
 
 @dataclass(frozen=True)
@@ -121,20 +127,34 @@ class ProductFiles:
             ) from error
 
     def text(self, name: str) -> bytes:
-        """Return what stands in a file."""
+        """Return what stands in a file of metadata.
+
+        Raises
+        ------
+        UserError
+            When it cannot be read, or is larger than any metadata are.
+        """
         try:
-            if self.path.is_dir():
-                return (self.path / name).read_bytes()
-            if zipfile.is_zipfile(self.path):
-                with zipfile.ZipFile(self.path) as archive:
-                    return archive.read(name)
-            with tarfile.open(self.path, "r:") as tar:
-                member = next(item for item in tar if item.name.removeprefix("./") == name)
-                extracted = tar.extractfile(member)
-                assert extracted is not None, "a file"
-                return extracted.read()
-        except (zipfile.BadZipFile, tarfile.TarError, OSError) as error:
+            with ExitStack() as stack:
+                text = self._file(name, stack).read(_MOST_METADATA + 1)
+        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, OSError, RuntimeError) as error:
             raise UserError(f"{self.path / name}: cannot be read ({error}). Replace the product.") from error
+        if len(text) > _MOST_METADATA:
+            raise UserError(
+                f"{self.path / name}: larger than {_MOST_METADATA >> 20} MiB, which metadata of a product never are. "
+                "Replace the product."
+            )
+        return text
+
+    def _file(self, name: str, stack: ExitStack) -> IO[bytes]:
+        if self.path.is_dir():
+            return stack.enter_context((self.path / name).open("rb"))
+        if zipfile.is_zipfile(self.path):
+            return stack.enter_context(stack.enter_context(zipfile.ZipFile(self.path)).open(name))
+        tar = stack.enter_context(tarfile.open(self.path, "r:"))  # noqa: SIM115, the stack closes it
+        found = tar.extractfile(next(item for item in tar if item.name.removeprefix("./") == name))
+        assert found is not None, "names are those of files"
+        return found
 
     def opened(self, name: str) -> str:
         """Return what GDAL opens to read a file."""
