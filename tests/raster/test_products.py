@@ -139,6 +139,23 @@ def test_landsat_level_1(tmp_path: Path) -> None:
     assert np.abs(images[2] - radiance).max() <= 0.51
 
 
+@pytest.mark.parametrize(("dtype", "scale", "offset"), [("uint16", None, -1000.0), ("float32", 10_000.0, None)])
+def test_bare_files_mean_what_a_product_means(
+    tmp_path: Path, dtype: str, scale: float | None, offset: float | None
+) -> None:
+    """C22: without metadata the configuration says what the numbers mean; a float file may hold reflectance."""
+    given = numbers(1500, B02=10)["B02"]
+    path = products.sentinel2(tmp_path, "L1C", "04.00", {"B02": given}, RAISED)
+    wanted, _ = read(Scene(product=path.name, bands=["B02"]), tmp_path)
+    bare = given if dtype == "uint16" else ((given - 1000.0) / 10_000).astype("float32")
+    bare[0, 0], wanted[0, 0, 0] = (0 if dtype == "uint16" else np.nan), 0
+    products.write(tmp_path / "bare.tif", bare, 10, driver="GTiff", nodata=0)
+    images, valid = read(Scene(bands={"B02": "bare.tif"}, scale=scale, offset=offset), tmp_path)
+    assert np.array_equal(images, wanted)
+    assert not valid[0, 0]
+    assert np.count_nonzero(~valid) == 1
+
+
 def test_interpolation_happens_before_the_offset_and_keeps_missing_pixels_out(tmp_path: Path) -> None:
     given = {"B02": np.full((24, 24), 3000, np.uint16), "B8A": np.full((12, 12), 2500, np.uint16)}
     given["B8A"][:, :4] = 0
@@ -182,6 +199,8 @@ def test_what_is_wrong_with_a_product_is_said(tmp_path: Path) -> None:
     assert "gone.SAFE: not found (the scene's product)" in refused(Scene(product="gone.SAFE", bands=["B02"]), tmp_path)
     with pytest.raises(ValueError, match="leave nodata out"):
         Scene(product="x", bands=["B02"], nodata=0.0)
+    with pytest.raises(ValueError, match="leave scale and offset out"):
+        Scene(product="x", bands=["B02"], offset=-1000.0)
     with pytest.raises(ValueError, match="not both"):
         Scene(product="x", stack="y", bands=["B02"])
 

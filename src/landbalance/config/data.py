@@ -156,8 +156,8 @@ class Dataset(Settings):
 
     @property
     def reflectance(self) -> bool:
-        """Return whether scenes are products, by whose metadata bands hold reflectance × 10,000."""
-        return any(scene.product is not None for scene in self.scenes.values())
+        """Return whether bands hold reflectance × 10,000, by the metadata of products or by scale and offset."""
+        return any(scene.product is not None or scene.converted for scene in self.scenes.values())
 
     @field_validator("classes")
     @classmethod

@@ -84,6 +84,14 @@ class Scene(Settings):
     nodata: float | None = Field(
         None, description="Value that marks missing pixels, where the files do not say so themselves."
     )
+    scale: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="With `offset`, what the files' numbers mean: scale × number + offset, as whole numbers from 1 to "
+        "65535. For files taken out of a product: reflectance × 10,000 is what a product's bands hold.",
+    )
+    offset: float | None = Field(
+        None, description="See `scale` (1 when not given); e.g. -1000 for Sentinel-2 since processing baseline 04.00."
+    )
     crs: Text | None = Field(None, description="CRS of files that do not say their own, e.g. EPSG:32633.")
     acquired: Text | None = Field(
         None, description="When the scene was taken, as shown in the report; a product says so itself."
@@ -92,12 +100,19 @@ class Scene(Settings):
         None, description="The scene's own file of labels, below the download folder, instead of `labels.path`."
     )
 
+    @property
+    def converted(self) -> bool:
+        """Return whether the files' numbers become other values by the configuration."""
+        return self.scale is not None or self.offset is not None
+
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.product is not None and self.stack is not None:
             raise ValueError("give product or stack, not both")
         if self.product is not None and self.nodata is not None:
             raise ValueError("a product says itself which pixels are missing: leave nodata out")
+        if self.product is not None and self.converted:
+            raise ValueError("a product says itself what its numbers mean: leave scale and offset out")
         return self
 
 

@@ -53,6 +53,11 @@ class OpenBand:
         return self.file.name
 
     @property
+    def value_dtype(self) -> np.dtype[Any]:
+        """Return the type of the band's values."""
+        return self.dtype if self.file.conversion is None else np.dtype(np.uint16)
+
+    @property
     def transform(self) -> Affine:
         """Return the file's own transform."""
         transform: Affine = self.dataset.transform

@@ -10,7 +10,7 @@ from rasterio.errors import RasterioError
 from landbalance.config.scenes import Scene, band_file
 from landbalance.errors import UserError
 from landbalance.raster import landsat, sentinel2
-from landbalance.raster.sources import BandFile, Product, ProductFiles, damaged, require_file
+from landbalance.raster.sources import BandFile, Conversion, Product, ProductFiles, damaged, require_file
 
 _PARENTS = 5
 """How far above a band of a product its metadata lie."""
@@ -32,8 +32,14 @@ def band_files(scene: Scene, source: Path) -> list[BandFile]:
     if scene.product is not None:
         return _of_product(scene, open_product(source / scene.product))
     if scene.stack is not None:
-        return _of_stack(scene, source / scene.stack)
-    return [replace(_separate(reference, source, f"band {name}"), name=name) for name, reference in scene.bands.items()]
+        files = _of_stack(scene, source / scene.stack)
+    else:
+        places = {name: _separate(reference, source, f"band {name}") for name, reference in scene.bands.items()}
+        files = [replace(file, name=name) for name, file in places.items()]
+    if not scene.converted:
+        return files
+    conversion = Conversion(1.0 if scene.scale is None else scene.scale, scene.offset or 0.0)
+    return [replace(file, conversion=conversion) for file in files]
 
 
 def mask_file(scene: Scene, source: Path) -> BandFile | None:

@@ -57,7 +57,7 @@ class SceneReader:
     ) -> None:
         self.grid = grid
         self.bands = tuple(band.name for band in bands)
-        self.dtype: np.dtype[Any] = np.result_type(*(band.dtype for band in bands))
+        self.dtype: np.dtype[Any] = np.result_type(*(band.value_dtype for band in bands))
         self.description = _description(bands, grid, resampling, self.dtype)
         self._stack = stack
         self._mask = mask

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _MOST_METADATA = 32 << 20
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a product's numbers become values: ``scale * number + offset``, whole numbers from 1 to 65535.
+    """How the numbers of files become values: ``scale * number + offset``, whole numbers from 1 to 65535.
 
     0 stays free for missing pixels: so a reflectance of nothing or below counts as 0.0001.
     """
@@ -31,12 +31,12 @@ class Conversion:
     scale: float
     offset: float
 
-    def __call__(self, numbers: NDArray[np.uint16]) -> NDArray[np.uint16]:
-        """Return the values of `numbers`."""
-        if self.scale == 1 and self.offset == 0:
+    def __call__(self, numbers: NDArray[Any]) -> NDArray[np.uint16]:
+        """Return the values of `numbers`, those of NaN being of no matter."""
+        if numbers.dtype == np.uint16 and self.scale == 1 and self.offset == 0:
             return numbers
         values = np.rint(numbers.astype(np.float32) * np.float32(self.scale) + np.float32(self.offset))
-        converted: NDArray[np.uint16] = np.clip(values, 1, 65535).astype(np.uint16)
+        converted: NDArray[np.uint16] = np.nan_to_num(np.clip(values, 1, 65535)).astype(np.uint16)
         return converted
 
 
