@@ -51,6 +51,7 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     (f"datasets.havel.scenes.{SCENE}.nodata", 0.0, TILES),
     (f"datasets.havel.scenes.{SCENE}.bands.B01", "other.jp2", TILES),
     (f"datasets.havel.scenes.{SCENE}.mask", {"band": "clouds.tif", "values": [1]}, TILES),
+    (f"datasets.havel.scenes.{SCENE}.offset", -1000.0, TILES),
     (f"datasets.havel.scenes.{SCENE}.labels", "own.gpkg", TILES),
     ("datasets.havel.labels.field", "code", TILES),
     ("datasets.havel.labels.radius", 30.0, TILES),
