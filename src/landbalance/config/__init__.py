@@ -5,15 +5,12 @@ training and outputs, `landbalance.config.load` reads and checks a whole file.
 """
 
 from landbalance.config.data import (
-    BlockSplit,
     ClassInfo,
     Dataset,
     Folders,
     PolygonLabels,
-    RandomSplit,
     Scene,
     Source,
-    Tiles,
 )
 from landbalance.config.learning import (
     Evaluate,
@@ -26,10 +23,12 @@ from landbalance.config.learning import (
     Training,
 )
 from landbalance.config.load import Config, load_config, parse_config
+from landbalance.config.split import BlockSplit, ColumnSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
 
 __all__ = [
     "BlockSplit",
     "ClassInfo",
+    "ColumnSplit",
     "Config",
     "Dataset",
     "Evaluate",
@@ -39,10 +38,12 @@ __all__ = [
     "Model",
     "Optimiser",
     "PolygonLabels",
+    "PolygonSplit",
     "Profile",
     "RandomSplit",
     "Report",
     "Scene",
+    "SceneSplit",
     "Source",
     "Tiles",
     "Training",
