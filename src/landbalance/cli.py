@@ -103,12 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--detect", action="store_true", help="print a first draft of the description of this cluster")
     what.add_argument("--check", action="store_true", help="say what of the description does not fit this cluster")
     add("download", commands.download, "fetch, check and unpack a dataset's sources", "dataset")
-    add(
+    tile = add(
         "tile",
         commands.tile,
         "cut a dataset's scenes and labels into tiles, split for train, validation and test",
         "dataset",
     )
+    tile.add_argument("--scene", help="cut this scene and do no more; scenes that have not changed are not cut again")
     profile = with_cluster(
         add("profile", commands.profile, "measure training steps of a model on a node's workers", "dataset", "model")
     )

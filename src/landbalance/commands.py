@@ -72,7 +72,7 @@ def tile(options: argparse.Namespace) -> None:
 
     layout = Layout(options.results)
     dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset))
+    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset), options.scene)
 
 
 def profile(options: argparse.Namespace) -> None:
