@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="NAME",
         help="EXPERIMENT SCENE, as in the configuration. With --model, scenes: a file whose bands' descriptions are "
-        "their names, a folder with a file per band, or B02=file,B03=stack.tif:2",
+        "their names, a folder with a file per band, a product, or B02=file,B03=stack.tif:2",
     )
     mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
     mapping.add_argument("--out", type=Path, help="with --model: folder of the maps (default: here)")

@@ -201,3 +201,94 @@ def test_what_is_wrong_with_a_label_file_is_said(
     gpd.read_file(path, layer="more").iloc[:0].to_file(tmp_path / "e.gpkg")
     with pytest.raises(UserError, match=r"e\.gpkg.*The file holds no labels at all"):
         require_labels("d", dataset(), {"s": read("e.gpkg").found})
+
+
+def test_points_label_the_pixels_around_them(
+    tmp_path: Path, write_labels: WriteLabels, read: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    x, y = 500_000, 5_800_000
+    points = [("wood", shapely.Point(x + 103, y - 55)), ("lake", shapely.MultiPoint([(x + 255, y - 255), (x + 5, y)]))]
+    write_labels(tmp_path / "l.gpkg", points)
+    labels = read("l.gpkg", radius=25.0)
+    rows, cols = (np.mgrid[:30, :40] + 0.5) * 10
+    expected = np.full((30, 40), 255, np.uint8)
+    for kind, east, south in ((1, 103, 55), (0, 255, 255), (0, 5, 0)):
+        expected[np.hypot(cols - east, rows - south) < 25] = kind
+    assert np.array_equal(labels.burn(WHOLE), expected)
+    assert labels.found.what == "points"
+    assert len(np.unique(labels.objects(WHOLE))) == 3
+    # However small the circle, the pixel that holds the point has its class.
+    small = read("l.gpkg", radius=0.5).burn(WHOLE)
+    assert np.argwhere(small == 1).tolist() == [[5, 10]]
+    assert np.argwhere(small == 0).tolist() == [[0, 0], [25, 25]]
+    assert "geometries left out" not in caplog.text
+    assert (read("l.gpkg").burn(WHOLE) == 255).all()
+    assert "2 geometries left out, being empty or without area (labels.radius widens points and lines)" in caplog.text
+
+
+def test_a_point_outside_reaches_into_the_scene(tmp_path: Path, write_labels: WriteLabels, read: Read) -> None:
+    write_labels(tmp_path / "l.gpkg", [("wood", shapely.Point(499_990, 5_799_995))], to="EPSG:4326")
+    assert np.argwhere(read("l.gpkg", radius=16.0).burn(WHOLE) == 1).tolist() == [[0, 0]]
+
+
+def test_lines_are_widened(tmp_path: Path, write_labels: WriteLabels, read: Read) -> None:
+    line = shapely.LineString([(500_000, 5_799_900), (500_400, 5_799_900)])
+    write_labels(tmp_path / "l.gpkg", [("lake", line)])
+    labels = read("l.gpkg", radius=12.0).burn(WHOLE)
+    assert np.flatnonzero((labels == 0).any(axis=1)).tolist() == [9, 10]
+
+
+@pytest.mark.parametrize("file", ["l.gpkg", "l.geojson", "l.shp", "l.fgb"])
+@pytest.mark.parametrize("values", [[10, 20], [10.0, 20.0], ["10", "20"], [True, False]])
+def test_a_field_of_any_type(
+    tmp_path: Path, square: Square, write_labels: WriteLabels, read: Read, file: str, values: list[Any]
+) -> None:
+    write_labels(tmp_path / file, [(values[0], square(0, 0, 4, 4)), (values[1], square(9, 0, 4, 4))])
+    listed: list[Any] = ["10", "20"]
+    if isinstance(values[0], bool):
+        listed = ["True", "False"]
+    classes = [ClassInfo(name=f"c{v}", colour=f"#00000{k}", values=[v]) for k, v in enumerate(listed)]
+    labels = read(file, classes=classes).burn(WHOLE)
+    assert [np.count_nonzero(labels == index) for index in range(2)] == [16, 16]
+
+
+@pytest.mark.parametrize("spelling", [
+    "EPSG:32633", "urn:ogc:def:crs:EPSG::32633", "+proj=utm +zone=33 +datum=WGS84 +units=m +no_defs", "esri",
+])  # fmt: skip
+def test_spellings_of_one_crs(
+    tmp_path: Path, square: Square, write_labels: WriteLabels, read: Read, spelling: str
+) -> None:
+    crs = CRS.from_epsg(32633).to_wkt(morph_to_esri_dialect=True) if spelling == "esri" else spelling
+    write_labels(tmp_path / "l.gpkg", [("lake", square(2, 3, 9, 12))])
+    write_labels(tmp_path / "s.gpkg", [("lake", square(2, 3, 9, 12))], crs=crs)
+    assert np.array_equal(read("s.gpkg").burn(WHOLE), read("l.gpkg").burn(WHOLE))
+
+
+def test_the_configuration_gives_a_missing_crs(
+    tmp_path: Path, square: Square, write_labels: WriteLabels, read: Read
+) -> None:
+    write_labels(tmp_path / "l.gpkg", [("lake", square(2, 3, 9, 12))], crs=None)
+    assert np.count_nonzero(read("l.gpkg", crs="EPSG:32633").burn(WHOLE) == 0) == 108
+    write_labels(tmp_path / "d.gpkg", [("lake", square(2, 3, 9, 12))], to="EPSG:4326")
+    assert np.count_nonzero(read("d.gpkg", crs="EPSG:32633").burn(WHOLE) == 0) == 108  # the file's own word counts
+
+
+@pytest.mark.parametrize("transform", [
+    Affine(10, 0, 500_000, 0, 10, 5_800_000), Affine(10, 3, 500_000, 2, -10, 5_800_000),
+    Affine(10, 0, 500_000, 0, -25, 5_800_000), Affine.translation(500_000, 5_800_000) @ Affine.rotation(30) @
+    Affine.scale(10, -10),
+], ids=["south up", "sheared", "oblong", "rotated"])  # fmt: skip
+def test_grids_of_every_kind(tmp_path: Path, write_labels: WriteLabels, read: Read, transform: Affine) -> None:
+    """A pixel is in the polygon that holds its centre, wherever the grid has its first row."""
+    grid = Grid(GRID.crs, transform, 40, 30)
+    x, y = transform @ (20.13, 15.21)  # edges are kept off pixel centres
+    polygon = shapely.Point(x, y).buffer(95)
+    write_labels(tmp_path / "l.gpkg", [("lake", polygon), ("wood", shapely.box(x, y, x + 40, y + 40))])
+    labels = read("l.gpkg", grid=grid)
+    centres = [[transform @ (col + 0.5, row + 0.5) for col in range(40)] for row in range(30)]
+    points = shapely.points(np.array(centres))
+    expected = np.where(shapely.contains(polygon, points), 0, 255)
+    expected[shapely.contains(shapely.box(x, y, x + 40, y + 40), points)] = 1
+    assert np.count_nonzero(expected == 0) > 50
+    assert np.array_equal(labels.burn(WHOLE), expected)
+    assert np.array_equal(labels.burn(Window(11, 13, 9, 17)), expected[11:20, 13:30])

@@ -7,9 +7,6 @@ training and outputs, `landbalance.config.load` reads and checks a whole file.
 from landbalance.config.data import (
     ClassInfo,
     Dataset,
-    Folders,
-    PolygonLabels,
-    Scene,
     Source,
 )
 from landbalance.config.learning import (
@@ -23,6 +20,7 @@ from landbalance.config.learning import (
     Training,
 )
 from landbalance.config.load import Config, load_config, parse_config
+from landbalance.config.scenes import Folders, RasterLabels, Scene, VectorLabels
 from landbalance.config.split import BlockSplit, ColumnSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
 
 __all__ = [
@@ -37,16 +35,17 @@ __all__ = [
     "Map",
     "Model",
     "Optimiser",
-    "PolygonLabels",
     "PolygonSplit",
     "Profile",
     "RandomSplit",
+    "RasterLabels",
     "Report",
     "Scene",
     "SceneSplit",
     "Source",
     "Tiles",
     "Training",
+    "VectorLabels",
     "load_config",
     "parse_config",
 ]

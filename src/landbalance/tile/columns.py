@@ -68,7 +68,7 @@ def splits_of_polygons(dataset: Dataset, split: ColumnSplit, source: Path) -> di
     import geopandas as gpd
     import pyogrio
 
-    assert dataset.labels is not None
+    assert dataset.labels is not None and dataset.labels.path is not None
     path, layer = source / dataset.labels.path, getattr(dataset.labels, "layer", None)
     fields = list(pyogrio.read_info(path, layer=layer)["fields"])
     if split.column not in fields:

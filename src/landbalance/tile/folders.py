@@ -31,7 +31,8 @@ from landbalance.tiles import SPLITS, Shard
 
 _log = logging.getLogger(__name__)
 
-_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
+"""Of files that are taken for images, in lower case."""
 
 _AT_ONCE = 256
 """Images that a process decodes before it hands them back."""
@@ -62,7 +63,7 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     index = class_index(dataset.classes)
     labelled = [(path, index[value]) for value, paths in found.items() if value in index for path in paths]
     if not labelled:
-        raise UserError(f"{root}: the folders of the classes hold no images ({', '.join(sorted(_SUFFIXES))}).")
+        raise UserError(f"{root}: the folders of the classes hold no images ({', '.join(sorted(SUFFIXES))}).")
     classes = np.array([label for _, label in labelled], np.uint8)
     splits = _splits(dataset, source, [PurePosixPath(path.relative_to(root)) for path, _ in labelled], classes)
     kept = (splits >= 0) & taken(
@@ -70,7 +71,7 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     )
     paths = [path for (path, _), wanted in zip(labelled, kept, strict=True) if wanted]
     classes, splits = classes[kept], splits[kept]
-    first = _read(paths[0], dataset.folders.bands)
+    first = read_image(paths[0], dataset.folders.bands)
     if first.shape[1] != first.shape[2]:
         raise UserError(f"{paths[0]}: {_size(first)} pixels; images must be as high as wide.")
     expected = _Expected(paths[0], dataset.folders.bands, first.shape, first.dtype)
@@ -118,14 +119,14 @@ def _images(root: Path) -> Mapping[str, list[Path]]:
             f"{root}: no such folder (folders.path). Correct it, or see that the dataset's `sources` bring it."
         )
     found = {
-        folder.name: sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+        folder.name: sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
         for folder in sorted(root.iterdir())
         if folder.is_dir()
     }
     if not found:
         raise UserError(f"{root}: holds no folders; a folder per class is wanted (folders.path).")
     others = Counter(path.suffix.lower() or "(none)" for path in root.glob("*/*") if path.is_file())
-    left_out = {suffix: count for suffix, count in others.items() if suffix not in _SUFFIXES}
+    left_out = {suffix: count for suffix, count in others.items() if suffix not in SUFFIXES}
     if left_out:
         _log.warning("%s: files left out, by suffix: %s", root, left_out)
     return found
@@ -159,7 +160,7 @@ def _decode(expected: _Expected, paths: Sequence[Path]) -> tuple[NDArray[Any], N
     of_images = np.empty((len(paths), 2, expected.shape[0]))
     everywhere = np.ones(expected.shape[1:], np.bool_)
     for place, path in enumerate(paths):
-        image = _read(path, expected.bands)
+        image = read_image(path, expected.bands)
         if image.shape != expected.shape or image.dtype != expected.dtype:
             raise UserError(
                 f"{path}: {_size(image)} pixels of {image.dtype}; {expected.path} and the images before have "
@@ -170,8 +171,8 @@ def _decode(expected: _Expected, paths: Sequence[Path]) -> tuple[NDArray[Any], N
     return images, of_images
 
 
-def _read(path: Path, bands: Sequence[str]) -> NDArray[Any]:
-    """Return an image as (bands, height, width)."""
+def read_image(path: Path, bands: Sequence[str] | None = None) -> NDArray[Any]:
+    """Return an image as (bands, height, width); it must have as many bands as `bands` names."""
     jpeg = path.suffix.lower() in (".jpg", ".jpeg")
     try:
         # The first option makes errors of what libjpeg only warns of, such as damage inside a JPEG; the second saves
@@ -188,7 +189,7 @@ def _read(path: Path, bands: Sequence[str]) -> NDArray[Any]:
     except RasterioError as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise UserError(f"{path}: cannot be read: damaged, cut off or no image ({cause}). Replace it.") from error
-    if len(image) != len(bands):
+    if bands is not None and len(image) != len(bands):
         raise UserError(f"{path}: has {len(image)} bands; folders.bands names {len(bands)}: {', '.join(bands)}.")
     return image
 

@@ -16,6 +16,7 @@ from landbalance.tile.blocks import Placement, cell_size
 from landbalance.tile.collect import collect
 from landbalance.tile.cut import CARD, IMAGES, Cut, cut_scene
 from landbalance.tile.folders import tile_folders
+from landbalance.tile.masks import tile_masks
 from landbalance.tile.scenes import placements_of, read_grids
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ def run(name: str, dataset: Dataset, source: Path, folder: Path, scene: str | No
             raise UserError(f"{name}: has no scenes, so there is no scene {scene} to cut. Leave --scene out.")
         with placed(folder) as temporary:
             temporary.mkdir()
-            tile_folders(name, dataset, source, temporary)
+            tile = tile_folders if dataset.folders.masks is None else tile_masks
+            tile(name, dataset, source, temporary)
         return
     if scene is not None and scene not in dataset.scenes:
         raise UserError(f"{name}: has no scene {scene}; allowed: {', '.join(dataset.scenes)}.")

@@ -8,10 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.config import Dataset
+from landbalance.config import Dataset, RasterLabels
 from landbalance.errors import UserError
 from landbalance.raster import Grid
 from landbalance.tile.blocks import Window
+from landbalance.tile.labels.raster import read_class_raster
 from landbalance.tile.labels.values import FoundLabels, report_missing, require_classes
 from landbalance.tile.labels.vector import read_shapes
 
@@ -59,8 +60,12 @@ def scene_labels(name: str, dataset: Dataset, source: Path, scene: str, grid: Gr
     UserError
         When the file cannot be read or used: no such layer or field, no CRS.
     """
-    assert dataset.labels is not None, "scenes have labels"
-    return read_shapes(source, dataset.labels, dataset.classes, scene, grid)
+    labels = dataset.labels
+    file = dataset.scenes[scene].labels or (labels.path if labels is not None else None)
+    assert labels is not None and file is not None, "scenes have labels"
+    if isinstance(labels, RasterLabels):
+        return read_class_raster(source / file, labels, dataset.classes, scene, grid)
+    return read_shapes(source / file, labels, dataset.classes, scene, grid)
 
 
 def require_labels(name: str, dataset: Dataset, found: Mapping[str, FoundLabels]) -> None:
@@ -78,7 +83,7 @@ def require_labels(name: str, dataset: Dataset, found: Mapping[str, FoundLabels]
     UserError
         It says where the labels and the scenes lie, or which values there are instead.
     """
-    counts: Counter[str | None] = Counter()
+    counts: Counter[str] = Counter()
     for item in found.values():
         counts.update(item.counts)
     first = next(iter(found.values()))

@@ -44,7 +44,7 @@ def class_index(classes: Sequence[ClassInfo]) -> dict[str | None, int]:
     return {str(value): number for number, item in enumerate(classes) for value in item.values}
 
 
-def report_values(counts: Mapping[str | None, int], classes: Sequence[ClassInfo], where: str, what: str) -> None:
+def report_values(counts: Mapping[str, int], classes: Sequence[ClassInfo], where: str, what: str) -> None:
     """Log what the source holds: how many of each class, what is ignored, what is missing.
 
     Raises
@@ -57,7 +57,7 @@ def report_values(counts: Mapping[str | None, int], classes: Sequence[ClassInfo]
     report_missing(counts, classes, where, what)
 
 
-def require_classes(counts: Mapping[str | None, int], classes: Sequence[ClassInfo], where: str) -> None:
+def require_classes(counts: Mapping[str, int], classes: Sequence[ClassInfo], where: str) -> None:
     """Stop when no value is one of a class.
 
     Raises
@@ -73,7 +73,7 @@ def require_classes(counts: Mapping[str | None, int], classes: Sequence[ClassInf
         )
 
 
-def report_counts(counts: Mapping[str | None, int], classes: Sequence[ClassInfo], where: str, what: str) -> None:
+def report_counts(counts: Mapping[str, int], classes: Sequence[ClassInfo], where: str, what: str) -> None:
     """Log how many labels each class has and, as a warning, which are left out."""
     index = class_index(classes)
     for item in classes:
@@ -83,7 +83,7 @@ def report_counts(counts: Mapping[str | None, int], classes: Sequence[ClassInfo]
         _log.warning("%s: values in no class are left out: %s", where, others)
 
 
-def report_missing(counts: Mapping[str | None, int], classes: Sequence[ClassInfo], where: str, what: str) -> None:
+def report_missing(counts: Mapping[str, int], classes: Sequence[ClassInfo], where: str, what: str) -> None:
     """Warn of the values of classes that do not occur."""
     for item in classes:
         for value in item.values:
@@ -96,7 +96,7 @@ def listed(classes: Sequence[ClassInfo]) -> str:
     return ", ".join(str(value) for item in classes for value in item.values)
 
 
-def counted(counts: Mapping[str | None, int]) -> str:
+def counted(counts: Mapping[str, int]) -> str:
     """Return values with their counts, the most frequent first, for a message."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
-    return ", ".join(f"{'(empty)' if value is None else value} ({count})" for value, count in ordered)
+    return ", ".join(f"{value} ({count})" for value, count in ordered)

@@ -1,6 +1,7 @@
-"""Polygons with a class: read, checked, brought to a scene's CRS and burnt into its pixels."""
+"""Polygons and points with a class: read, checked, brought to a scene's CRS and burnt into its pixels."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,12 @@ import numpy as np
 import pyogrio
 import shapely
 from numpy.typing import NDArray
+from rasterio.crs import CRS
 from rasterio.features import rasterize
-from rasterio.transform import array_bounds
 
-from landbalance.config import ClassInfo, PolygonLabels
+from landbalance.config import ClassInfo, VectorLabels
 from landbalance.errors import UserError
-from landbalance.raster import Grid, moved_bounds, overlap, shown
+from landbalance.raster import Grid, bounds_of, known_crs, moved_bounds, overlap, shown, title
 from landbalance.tile.blocks import Window
 from landbalance.tile.labels.values import EMPTY, FoundLabels, class_index, report_counts, source_value
 from landbalance.tiles import IGNORED
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Shapes:
     """Polygons on a scene, in its CRS, the largest first: `scene.SceneLabels` from a vector file.
+
+    Points are there as the circles around them.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ class Shapes:
     def burn(self, window: Window) -> NDArray[np.uint8]:
         """Return the class of each pixel of a window, shape (height, width); 255 where there is none.
 
-        A pixel has the class of the polygon that holds its centre; of several, that of the smallest.
+        A pixel has the class of the polygon that holds its centre; of several, that of the smallest. The pixel that
+        a point lies in has the point's class, however small its circle.
         """
         return np.append(self.classes, np.uint8(IGNORED))[self._places(window)]
 
@@ -65,7 +69,7 @@ class Shapes:
         """Return where in `geometries` each pixel's polygon stands; -1 where there is none."""
         transform = self.grid.window_transform(window.row, window.col)
         shape = (window.height, window.width)
-        near = np.sort(self.tree.query(shapely.box(*array_bounds(*shape, transform))))
+        near = np.sort(self.tree.query(shapely.box(*bounds_of(transform, window.width, window.height))))
         if not len(near):
             return np.full(shape, -1, np.int32)
         pairs = zip(self.geometries[near], near.tolist(), strict=True)
@@ -73,13 +77,13 @@ class Shapes:
         return places
 
 
-def read_shapes(source: Path, labels: PolygonLabels, classes: Sequence[ClassInfo], scene: str, grid: Grid) -> Shapes:
-    """Return the polygons of the listed classes on a scene.
+def read_shapes(path: Path, labels: VectorLabels, classes: Sequence[ClassInfo], scene: str, grid: Grid) -> Shapes:
+    """Return the polygons, or the circles around points, of the listed classes on a scene.
 
     Parameters
     ----------
-    source : Path
-        The dataset's download folder.
+    path : Path
+        The vector file.
     scene : str
         The scene's name, for messages.
     grid : Grid
@@ -90,37 +94,60 @@ def read_shapes(source: Path, labels: PolygonLabels, classes: Sequence[ClassInfo
     UserError
         When the file, layer, field or CRS is missing.
     """
-    path = source / labels.path
     layer = _layer(path, labels.layer)
     info = pyogrio.read_info(path, layer=layer, force_total_bounds=True)
     _require_field(path, labels.field, info)
-    if info["crs"] is None:
-        raise UserError(
-            f"{path}: has no CRS, so nothing says where the labels lie. Write it into the file, e.g. with "
-            f"`ogr2ogr -a_srs EPSG:4326 new.gpkg {path.name}`."
-        )
-    around = moved_bounds(grid.bounds, grid.crs, info["crs"], str(path))
-    frame = gpd.read_file(path, layer=layer, columns=[labels.field], bbox=around, fid_as_index=True)
-    if frame.crs != grid.crs:
-        _log.info("%s: labels reprojected from %s to %s", scene, frame.crs.to_string(), grid.crs.to_string())
-        frame = frame.to_crs(grid.crs)
-    near = [overlap(bounds, grid.bounds) for bounds in shapely.bounds(frame.geometry.to_numpy())]
-    frame = frame[np.array(near, bool)]
+    crs = known_crs(path, info["crs"], labels.crs, "labels")
+    place = _place(path, info, crs, grid)
+    frame = _near(path, layer, labels, crs, grid)
+    if crs != grid.crs:
+        _log.info("%s: labels reprojected from %s to %s", scene, title(crs), title(grid.crs))
     values = [source_value(value) for value in frame[labels.field]]
     found = FoundLabels(
         file=f"{path}, field {labels.field}",
-        what="polygons",
+        what="polygons" if labels.radius is None else "points",
         counts=Counter(EMPTY if value is None else value for value in values),
-        place=_place(path, info, grid),
+        place=place,
     )
     index = class_index(classes)
     listed = np.array([value in index for value in values], bool)
     if listed.any():
-        report_counts(Counter(values), classes, f"{scene}, {found.file}", found.what)
+        report_counts(found.counts, classes, f"{scene}, {found.file}", found.what)
     else:
         _log.warning("%s: no labels on this scene (%s)", scene, found.file)
     numbers = np.array([index[value] for value in values if value in index], np.uint8)
     return _sorted(found, grid, frame[listed], numbers)
+
+
+def _near(path: Path, layer: str, labels: VectorLabels, crs: CRS, grid: Grid) -> gpd.GeoDataFrame:
+    """Return the features around a scene in its CRS, with their ids in the file as the index; points as circles."""
+    room = labels.radius or 0.0
+    left, bottom, right, top = grid.bounds
+    area = (left - room, bottom - room, right + room, top + room)
+    around = moved_bounds(area, grid.crs, crs, str(path))
+    frame = gpd.read_file(path, layer=layer, columns=[labels.field], bbox=around, fid_as_index=True)
+    frame = frame.sort_index()  # a spatial index gives another order
+    frame = frame.set_crs(crs.to_wkt(), allow_override=True)
+    if crs != grid.crs:
+        frame = frame.to_crs(grid.crs.to_wkt())
+    geometries = np.array(frame.geometry, dtype=object)
+    if labels.radius is not None:
+        flat = np.isin(shapely.get_dimensions(geometries), (0, 1)) & ~shapely.is_empty(geometries)
+        geometries[flat] = [_widened(geometry, labels.radius, grid) for geometry in geometries[flat]]
+        frame = frame.set_geometry(geometries, crs=frame.crs)
+    return frame[np.array([overlap(bounds, grid.bounds) for bounds in shapely.bounds(geometries)], bool)]
+
+
+def _widened(geometry: shapely.Geometry, radius: float, grid: Grid) -> shapely.Geometry:
+    """Return what lies within `radius` of a point or line; of a point also the pixel that holds it."""
+    parts = shapely.get_parts(geometry)
+    points = shapely.get_coordinates(parts[shapely.get_type_id(parts) == 0])
+    pixels = [(math.floor(col), math.floor(row)) for col, row in (~grid.transform @ (x, y) for x, y in points)]
+    squares = [
+        shapely.Polygon([grid.transform @ corner for corner in ((c, r), (c + 1, r), (c + 1, r + 1), (c, r + 1))])
+        for c, r in pixels
+    ]
+    return shapely.union_all([shapely.buffer(geometry, radius), *squares])
 
 
 def _layer(path: Path, wanted: str | None) -> str:
@@ -149,12 +176,12 @@ def _require_field(path: Path, field: str, info: Mapping[str, Any]) -> None:
         )
 
 
-def _place(path: Path, info: Mapping[str, Any], grid: Grid) -> str:
+def _place(path: Path, info: Mapping[str, Any], crs: CRS, grid: Grid) -> str:
     """Return where the file's labels and the scene lie, as a sentence without its full stop."""
     if not info["features"] or info["total_bounds"] is None:
         return "The file holds no labels at all"
-    bounds = moved_bounds(info["total_bounds"], info["crs"], grid.crs, str(path))
-    return f"The labels cover {shown(bounds)}, the scene {shown(grid.bounds)}, both in {grid.crs.to_string()}"
+    bounds = moved_bounds(info["total_bounds"], crs, grid.crs, str(path))
+    return f"The labels cover {shown(bounds)}, the scene {shown(grid.bounds)}, both in {title(grid.crs)}"
 
 
 def _sorted(found: FoundLabels, grid: Grid, frame: gpd.GeoDataFrame, classes: NDArray[np.uint8]) -> Shapes:
@@ -177,7 +204,10 @@ def _polygonal(geometries: NDArray[np.object_], where: str) -> NDArray[np.object
     if mended := np.count_nonzero(~whole & ~empty):
         _log.warning("%s: %d invalid polygons repaired", where, mended)
     if empty.any():
-        _log.warning("%s: %d geometries left out, being empty or without area", where, np.count_nonzero(empty))
+        _log.warning(
+            "%s: %d geometries left out, being empty or without area (labels.radius widens points and lines)",
+            where, np.count_nonzero(empty),
+        )  # fmt: skip
     return repaired
 
 
