@@ -109,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         "cut a dataset's scenes and labels into tiles, split for train, validation and test",
         "dataset",
     )
+    tile.add_argument(
+        "--preview", action="store_true", help="cut nothing; draw some tiles with their labels, preview.png beside them"
+    )
     tile.add_argument("--scene", help="cut this scene and do no more; scenes that have not changed are not cut again")
     profile = with_cluster(
         add("profile", commands.profile, "measure training steps of a model on a node's workers", "dataset", "model")
