@@ -75,9 +75,7 @@ def test_no_pixel_is_in_two_splits(
     place: Build, dataset: Build, split: dict[str, Any], tiles: dict[str, Any], seed: int
 ) -> None:
     folder = place(20, seed, part=["train", "train", "val", "test", "other"])
-    store, index = tiled(
-        folder, dataset(split={**split, "seed": seed}, tiles=tiles)
-    )
+    store, index = tiled(folder, dataset(split={**split, "seed": seed}, tiles=tiles))
     covered, known = pixels(store, index)
     assert covered.sum(axis=0).max() == 1
     assert known.reshape(3, -1).any(axis=1).all()
