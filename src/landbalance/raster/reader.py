@@ -55,6 +55,8 @@ class SceneReader:
         self.bands = tuple(band.name for band in bands)
         self.dtype: np.dtype[Any] = np.result_type(*(band.value_dtype for band in bands))
         self.description = _description(bands, grid, resampling, self.dtype)
+        if mask is not None:
+            self.description += f"; pixels are missing {mask.title}"
         self._stack = stack
         self._mask = mask
         self._parts = parts_of(bands, grid, resampling, stack)
@@ -124,6 +126,10 @@ class _Mask:
         self._band = band
         self._values, self._bits = settings.codes
         self._warped = stack.enter_context(band.warped(grid, "nearest"))
+        bits = [bit for bit in range(self._bits.bit_length()) if self._bits >> bit & 1]
+        meanings = [f"{what} {', '.join(map(str, codes))}" for what, codes in (("values", self._values), ("bits", bits))
+                    if codes]  # fmt: skip
+        self.title = f"by {settings.band}, {' or '.join(meanings)}"
 
     def missing(self, window: Window) -> NDArray[np.bool_]:
         """Return the pixels of a window, inside the grid, that the mask takes away; none where it says nothing."""
