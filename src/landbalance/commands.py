@@ -60,10 +60,11 @@ def cluster(options: argparse.Namespace) -> int:
 
 def download(options: argparse.Namespace) -> None:
     """Run the download stage."""
-    from landbalance.download import run
+    from landbalance.download import offline, run
 
-    dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, Layout(options.results).download(options.dataset))
+    sources = _named(options, "datasets", options.dataset).sources
+    online = not (options.offline or offline())
+    run(options.dataset, sources, Layout(options.results).download(options.dataset), online)
 
 
 def tile(options: argparse.Namespace) -> None:

@@ -191,12 +191,12 @@ def folder_state(folder):
 
 
 def download_settings(wildcards):
-    """Return what decides the files fetched; licence and attribution are wording, which the report shows."""
+    """Return what decides the files fetched: not where they may also be had, nor wording, which the report shows."""
     wanted = CONFIG.datasets[wildcards.dataset].sources
     return lines(
         {
             "dataset": {
-                "sources": [dump(source, "licence", "attribution") for source in wanted],
+                "sources": [dump(source, "mirrors", "licence", "attribution") for source in wanted],
                 "folders": {str(path): folder_state(path) for path in local_paths(wildcards.dataset) if path.is_dir()},
             }
         }
