@@ -283,7 +283,7 @@ def map_settings(wildcards):
     return lines(
         {
             "map": dump(CONFIG.map, "mosaic"),
-            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired", "labels"),
             "dataset": {
                 "resolution": dataset.resolution,
                 "resampling": dataset.resampling,

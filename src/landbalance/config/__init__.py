@@ -1,17 +1,14 @@
 """The typed configuration: what is computed (``config.yaml``), not where.
 
-`landbalance.config.data` describes sources, scenes and classes, `landbalance.config.learning` models,
-training and outputs, `landbalance.config.load` reads and checks a whole file.
+`landbalance.config.data` describes datasets, `landbalance.config.scenes` their scenes and labels,
+`landbalance.config.learning` models, training and outputs, `landbalance.config.load` reads and checks a whole file.
 """
 
 from landbalance.config.data import (
     BlockSplit,
     ClassInfo,
     Dataset,
-    Folders,
-    PolygonLabels,
     RandomSplit,
-    Scene,
     Source,
     Tiles,
 )
@@ -26,6 +23,7 @@ from landbalance.config.learning import (
     Training,
 )
 from landbalance.config.load import Config, load_config, parse_config
+from landbalance.config.scenes import Folders, RasterLabels, Scene, VectorLabels
 
 __all__ = [
     "BlockSplit",
@@ -38,14 +36,15 @@ __all__ = [
     "Map",
     "Model",
     "Optimiser",
-    "PolygonLabels",
     "Profile",
     "RandomSplit",
+    "RasterLabels",
     "Report",
     "Scene",
     "Source",
     "Tiles",
     "Training",
+    "VectorLabels",
     "load_config",
     "parse_config",
 ]

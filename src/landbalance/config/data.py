@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from landbalance.config.base import Name, Positive, Settings, Share, Text
+from landbalance.config.scenes import Folders, Labels, Scene
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
 Colour = Annotated[str, StringConstraints(pattern=r"^#[0-9a-fA-F]{6}$")]
@@ -89,38 +90,6 @@ def _stays_inside(name: str) -> bool:
     return not {"", ".", ".."} & set(parts) and not re.search(r"[\\\0]", name)
 
 
-class Scene(Settings):
-    """One image: its bands, each a raster file."""
-
-    bands: dict[Name, Text] = Field(
-        min_length=1,
-        description="Band name → file below the dataset's download folder; `stack.tif:3` is the third "
-        "band of a file with several. The order is the order of the model's input.",
-    )
-    nodata: float | None = Field(
-        None, description="Value that marks missing pixels, where the files do not say so themselves."
-    )
-    acquired: Text | None = Field(None, description="When the scene was taken, as shown in the report.")
-
-
-class PolygonLabels(Settings):
-    """Polygons with a class in one of their fields."""
-
-    path: Text = Field(description="A vector file below the download folder (GeoPackage, GeoJSON, …).")
-    layer: Text | None = Field(None, description="The layer, where the file has more than one.")
-    field: Text = Field(description="The field that holds the source class.")
-
-
-class Folders(Settings):
-    """Images of one size sorted into a folder per class, as EuroSAT has it."""
-
-    path: Text = Field(
-        description="The folder, below the download folder, that holds a folder per class; a local source's own name "
-        "comes first."
-    )
-    bands: list[Name] = Field(min_length=1, description="Names of the images' bands, in file order.")
-
-
 class ClassInfo(Settings):
     """A target class: its name, its colour and the source values that become it."""
 
@@ -128,7 +97,7 @@ class ClassInfo(Settings):
     colour: Colour = Field(description="Colour in maps and legends, as '#rrggbb' (in quotes).")
     values: list[str | int] = Field(
         min_length=1,
-        description="Source classes that become this one: field values of the polygons, or folder names.",
+        description="Source classes that become this one: values of the labels' field or raster, or folder names.",
     )
 
 
@@ -198,7 +167,7 @@ class Dataset(Settings):
     )
     sources: list[Source] = Field(min_length=1, description="What to fetch.")
     scenes: dict[Name, Scene] = Field(default_factory=dict, description="Scenes to tile and to map.")
-    labels: PolygonLabels | None = Field(None, description="Labels of the scenes.")
+    labels: Labels | None = Field(None, description="Labels of the scenes.")
     folders: Folders | None = Field(None, description="Images in folders per class, instead of scenes.")
     resolution: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -221,6 +190,11 @@ class Dataset(Settings):
             return list(self.folders.bands)
         return list(next(iter(self.scenes.values())).bands)
 
+    @property
+    def reflectance(self) -> bool:
+        """Return whether bands hold reflectance × 10,000, by the metadata of products or by scale and offset."""
+        return any(scene.product is not None or scene.converted for scene in self.scenes.values())
+
     @field_validator("classes")
     @classmethod
     def _distinct(cls, classes: list[ClassInfo]) -> list[ClassInfo]:
@@ -241,13 +215,22 @@ class Dataset(Settings):
         if (self.folders is None) == (not self.scenes):
             raise ValueError("give either scenes (with labels) or folders")
         if self.folders is not None:
-            if self.task != "classification" or self.labels is not None:
-                raise ValueError("folders hold a class per image: task is classification, and there are no labels")
+            if self.labels is not None:
+                raise ValueError("folders hold their own classes: there are no labels")
+            if (self.task == "segmentation") != (self.folders.masks is not None):
+                raise ValueError("folders hold a class per image, for the task classification; with masks, one per "
+                                 "pixel, for segmentation")  # fmt: skip
             if self.split.by != "sample":
                 raise ValueError("images in folders have no place on the ground: split by sample")
         else:
             if self.labels is None:
                 raise ValueError("scenes need labels")
+            if self.labels.path is None and (
+                without := [name for name, item in self.scenes.items() if not item.labels]
+            ):
+                raise ValueError(
+                    f"labels.path is missing, and the scenes {', '.join(without)} have no labels of their own"
+                )
             if not isinstance(self.split, BlockSplit):
                 raise ValueError("tiles of one scene touch each other: split by block, not by sample")
             if self.split.size < self.tiles.size:
@@ -268,13 +251,3 @@ def _refuse_repeated(what: str, items: list[str]) -> None:
     repeated = sorted({item for item in items if items.count(item) > 1})
     if repeated:
         raise ValueError(f"two classes share the {what} {', '.join(repeated)}")
-
-
-def band_file(reference: str) -> tuple[str, int]:
-    """Return the file and the 1-based band number that a scene's band names.
-
-    >>> band_file("B02.jp2"), band_file("stack.tif:3")
-    (('B02.jp2', 1), ('stack.tif', 3))
-    """
-    match = re.fullmatch(r"(.+):(\d+)", reference)
-    return (match[1], int(match[2])) if match else (reference, 1)

@@ -21,7 +21,8 @@ from landbalance.tile.write import Store, label_counts, log_split, write_index, 
 
 _log = logging.getLogger(__name__)
 
-_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
+"""Of files that are taken for images, in lower case."""
 
 
 def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> None:
@@ -34,17 +35,22 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     """
     folders, split = dataset.folders, dataset.split
     assert folders is not None
+    if folders.masks is not None:
+        from landbalance.tile.masks import tile_masks  # which reads images by this module
+
+        tile_masks(name, dataset, source, folder)
+        return
     root = source / folders.path
     found = _images(root)
     report_values({value: len(paths) for value, paths in found.items()}, dataset.classes, str(root), "images")
     index = class_index(dataset.classes)
     labelled = [(path, index[value]) for value, paths in found.items() if value in index for path in paths]
     if not labelled:
-        raise UserError(f"{root}: the folders of the classes hold no images ({', '.join(sorted(_SUFFIXES))}).")
+        raise UserError(f"{root}: the folders of the classes hold no images ({', '.join(sorted(SUFFIXES))}).")
     splits = draw_samples(
         np.array([label for _, label in labelled]), (split.train, split.validation, split.test), split.seed
     )
-    first = _read(labelled[0][0], folders)
+    first = read_image(labelled[0][0], folders)
     if first.shape[1] != first.shape[2]:
         raise UserError(f"{labelled[0][0]}: {_size(first)} pixels; images must be as high as wide.")
     store = Store(folder, first.shape, first.dtype, (), len(dataset.classes))
@@ -53,7 +59,7 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     for (path, label), number in zip(
         tracked(labelled, f"tile {name}", len(labelled), "image"), splits.tolist(), strict=True
     ):
-        image = _read(path, folders)
+        image = read_image(path, folders)
         _require_alike(path, image, labelled[0][0], first)
         answer = np.array(label, np.uint8)
         store.append(image, answer, number, everywhere, label_counts(answer, len(dataset.classes)))
@@ -82,21 +88,21 @@ def _images(root: Path) -> Mapping[str, list[Path]]:
             f"{root}: no such folder (folders.path). Correct it, or see that the dataset's `sources` bring it."
         )
     found = {
-        folder.name: sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+        folder.name: sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
         for folder in sorted(root.iterdir())
         if folder.is_dir()
     }
     if not found:
         raise UserError(f"{root}: holds no folders; a folder per class is wanted (folders.path).")
     others = Counter(path.suffix.lower() or "(none)" for path in root.glob("*/*") if path.is_file())
-    left_out = {suffix: count for suffix, count in others.items() if suffix not in _SUFFIXES}
+    left_out = {suffix: count for suffix, count in others.items() if suffix not in SUFFIXES}
     if left_out:
         _log.warning("%s: files left out, by suffix: %s", root, left_out)
     return found
 
 
-def _read(path: Path, folders: Folders) -> NDArray[Any]:
-    """Return an image as (bands, height, width)."""
+def read_image(path: Path, folders: Folders | None) -> NDArray[Any]:
+    """Return an image as (bands, height, width), with the bands that `folders` names where it is given."""
     try:
         # The option makes errors of what libjpeg only warns of, such as damage inside a JPEG.
         with rasterio.Env(GDAL_ERROR_ON_LIBJPEG_WARNING=True), warnings.catch_warnings():
@@ -108,7 +114,7 @@ def _read(path: Path, folders: Folders) -> NDArray[Any]:
     except RasterioError as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise UserError(f"{path}: cannot be read: damaged, cut off or no image ({cause}). Replace it.") from error
-    if len(image) != len(folders.bands):
+    if folders is not None and len(image) != len(folders.bands):
         raise UserError(
             f"{path}: has {len(image)} bands; folders.bands names {len(folders.bands)}: {', '.join(folders.bands)}."
         )
