@@ -106,6 +106,8 @@ def _parser() -> argparse.ArgumentParser:
     download.add_argument(
         "--offline", action="store_true", help="use no network: only local files and the cache (LANDBALANCE_OFFLINE=1)"
     )
+    datasets = add("datasets", commands.datasets, "list the benchmark data sets that a configuration can name")
+    datasets.add_argument("names", nargs="*", metavar="NAME", help="describe these; a .yaml file of your own, too")
     add(
         "tile",
         commands.tile,

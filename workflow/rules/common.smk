@@ -26,7 +26,7 @@ import landbalance
 from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
 from landbalance.config import parse_config
-from landbalance.config.load import read_yaml
+from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError
 from landbalance.files import files_in
 from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
@@ -204,11 +204,11 @@ def download_settings(wildcards):
 
 
 def tile_settings(wildcards):
-    """Return what decides the tiles: not the sources (the manifest is an input), and nothing that is only shown."""
+    """Return what decides the tiles: not where sources and settings come from, and nothing that is only shown."""
     dataset = CONFIG.datasets[wildcards.dataset]
     scenes = {name: dump(scene, "acquired") for name, scene in dataset.scenes.items()}
     classes = [dump(item, "colour") for item in dataset.classes]
-    rest = dump(dataset, "sources", "display", "scenes", "classes")
+    rest = dump(dataset, "catalogue", "sources", "display", "scenes", "classes")
     return lines({"dataset": {**rest, "scenes": scenes, "classes": classes}})
 
 

@@ -1,9 +1,9 @@
 """Settings of data: where files come from, which pixels and labels make a dataset."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from landbalance.config.base import Name, Positive, Settings, Share, Text
 from landbalance.config.scenes import Folders, Labels, Scene
@@ -159,9 +159,21 @@ def _check_shares(split: BlockSplit | RandomSplit) -> None:
         raise ValueError("train must be above 0")
 
 
+def _or_catalogue(schema: dict[str, Any]) -> None:
+    """Let an editor's schema want the needed keys only of a dataset that takes none from the catalogue."""
+    schema["if"], schema["else"] = {"required": ["catalogue"]}, {"required": schema.pop("required")}
+
+
 class Dataset(Settings):
     """Sources, scenes or folders, labels, classes, and how they become tiles."""
 
+    model_config = ConfigDict(json_schema_extra=_or_catalogue)
+
+    catalogue: Text | None = Field(
+        None,
+        description="A data set of the catalogue (`landbalance datasets`), or a .yaml file like its: all keys that are "
+        "not given here are taken from there.",
+    )
     task: Literal["segmentation", "classification"] = Field(
         description="`segmentation`: a class per pixel. `classification`: a class per tile."
     )
