@@ -234,7 +234,7 @@ def test_the_command_of_the_documentation(server: StacServer, tmp_path: Path, mo
     for item in server.items:
         item["properties"]["datetime"] = item["properties"]["datetime"].replace("2022", "2023")
         item["assets"] |= {"green": item["assets"]["red"], "nir": item["assets"]["red"]}
-    assert cli.main(shlex.split(block)[1:]) == 0
+    assert cli.main(shlex.split(block.replace("\\\n", " "))[1:]) == 0
     assert list(yaml.safe_load(Path("found.yaml").read_text())["scenes"]) == ["S2B_two", "S2A_four"]
 
 

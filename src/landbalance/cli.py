@@ -128,12 +128,16 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("--mask", metavar="ASSET", help="mask clouds by this asset: scl or qa_pixel")
     search.add_argument("--limit", type=int, metavar="N", help="take the N least cloudy scenes")
     search.add_argument("--out", type=Path, help="write to this file instead")
-    add(
+    tile = add(
         "tile",
         commands.tile,
         "cut a dataset's scenes and labels into tiles, split for train, validation and test",
         "dataset",
     )
+    tile.add_argument(
+        "--preview", action="store_true", help="cut nothing; draw some tiles with their labels, preview.png beside them"
+    )
+    tile.add_argument("--scene", help="cut this scene and do no more; scenes that have not changed are not cut again")
     profile = with_cluster(
         add("profile", commands.profile, "measure training steps of a model on a node's workers", "dataset", "model")
     )
@@ -175,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="NAME",
         help="EXPERIMENT SCENE, as in the configuration. With --model, scenes: a file whose bands' descriptions are "
-        "their names, a folder with a file per band, or B02=file,B03=stack.tif:2",
+        "their names, a folder with a file per band, a product, or B02=file,B03=stack.tif:2",
     )
     mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
     mapping.add_argument("--out", type=Path, help="with --model: folder of the maps (default: here)")

@@ -22,11 +22,13 @@ Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
 def masked(dataset: Callable[..., Dataset]) -> Callable[..., Dataset]:
     """Return a function that gives a dataset of images in `d`: values 1 and 2 are water, 5 forest, 0 nothing."""
 
-    def build(size: int = 16, stride: int | None = None, **folders: Any) -> Dataset:
+    def build(
+        size: int = 16, stride: int | None = None, split: Any = None, tiles: Any = None, **folders: Any
+    ) -> Dataset:
         own = {"path": "d", "bands": ["R", "G", "B"], "images": "images_png", "masks": "masks_png", "ignored": [0]}
         return dataset(
-            scenes={}, labels=None, folders=own | folders, tiles={"size": size, "stride": stride},
-            split={"by": "sample", "train": 0.5, "validation": 0.25, "test": 0.25},
+            scenes={}, labels=None, folders=own | folders, tiles={"size": size, "stride": stride} | (tiles or {}),
+            split=split or {"by": "sample", "train": 0.5, "validation": 0.25, "test": 0.25},
             classes=[
                 {"name": "Water", "colour": "#0000ff", "values": [1, 2]},
                 {"name": "Forest", "colour": "#00ff00", "values": [5]},
@@ -101,6 +103,27 @@ def test_an_image_without_any_class_is_left_out(tmp_path: Path, masked: Callable
     Image.fromarray(np.zeros((24, 40), np.uint8)).save(tmp_path / "d" / "Train/Urban" / "masks_png" / "1.png")
     _, index = tiled(tmp_path, masked())
     assert index.source.nunique() == 11
+
+
+def test_a_table_says_the_splits(tmp_path: Path, masked: Callable[..., Dataset]) -> None:
+    """As LoveDA publishes them: by the image's path; images that the table leaves out are in no split."""
+    write(tmp_path / "d")
+    names = {"Train/Rural": "train", "Train/Urban": "val", "Val/Rural": "test"}
+    lines = [f"{place}/images_png/{number}.png,{names[place]}" for place in PLACES for number in range(3)]
+    (tmp_path / "splits.csv").write_text("\n".join(["image,split", *lines]))
+    _, index = tiled(tmp_path, masked(split={"by": "column", "column": "split", "file": "splits.csv"}))
+    assert index.source.nunique() == 9
+    for source, split in zip(index.source, index.split, strict=True):
+        assert {"train": "train", "validation": "val", "test": "test"}[split] == names[source.split("/images")[0][2:]]
+
+
+def test_at_most_so_many_training_tiles_of_a_class(tmp_path: Path, masked: Callable[..., Dataset]) -> None:
+    write(tmp_path / "d")
+    store, index = tiled(tmp_path, masked(size=8, tiles={"per_class": 7}))
+    training = index[index.split == "train"]
+    assert training.label.value_counts().max() == 7
+    assert (index.split == "test").sum() == 3 * 15
+    assert len(store.labels(np.arange(len(index)))) == store.info.tiles == len(index)
 
 
 def test_what_is_wrong_with_masks_is_said(tmp_path: Path, masked: Callable[..., Dataset]) -> None:

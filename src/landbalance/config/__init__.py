@@ -1,16 +1,13 @@
 """The typed configuration: what is computed (``config.yaml``), not where.
 
-`landbalance.config.data` describes datasets, `landbalance.config.scenes` their scenes and labels,
-`landbalance.config.learning` models, training and outputs, `landbalance.config.load` reads and checks a whole file.
+`landbalance.config.data` describes sources, scenes and classes, `landbalance.config.learning` models,
+training and outputs, `landbalance.config.load` reads and checks a whole file.
 """
 
 from landbalance.config.data import (
-    BlockSplit,
     ClassInfo,
     Dataset,
-    RandomSplit,
     Source,
-    Tiles,
 )
 from landbalance.config.learning import (
     Evaluate,
@@ -24,10 +21,12 @@ from landbalance.config.learning import (
 )
 from landbalance.config.load import Config, load_config, parse_config
 from landbalance.config.scenes import Folders, RasterLabels, Scene, VectorLabels
+from landbalance.config.split import BlockSplit, ColumnSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
 
 __all__ = [
     "BlockSplit",
     "ClassInfo",
+    "ColumnSplit",
     "Config",
     "Dataset",
     "Evaluate",
@@ -36,11 +35,13 @@ __all__ = [
     "Map",
     "Model",
     "Optimiser",
+    "PolygonSplit",
     "Profile",
     "RandomSplit",
     "RasterLabels",
     "Report",
     "Scene",
+    "SceneSplit",
     "Source",
     "Tiles",
     "Training",

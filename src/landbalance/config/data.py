@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from landbalance.config.base import Name, Positive, Settings, Share, Text
+from landbalance.config.base import Name, Settings, Text
 from landbalance.config.scenes import Folders, Labels, Scene
+from landbalance.config.split import AnySplit, Tiles
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
 Colour = Annotated[str, StringConstraints(pattern=r"^#[0-9a-fA-F]{6}$")]
@@ -101,64 +102,6 @@ class ClassInfo(Settings):
     )
 
 
-class Tiles(Settings):
-    """How a scene is cut into tiles."""
-
-    size: Positive = Field(64, description="Width and height of a tile in pixels.")
-    stride: Positive | None = Field(
-        None, description="Pixels from one tile to the next; the tile's size when not given."
-    )
-    labelled: Share = Field(
-        0.0,
-        description="Least share of a tile's pixels that must carry a label: any label at all when 0. "
-        "In `classification` the majority class must reach this share.",
-    )
-
-
-class BlockSplit(Settings):
-    """Splits a scene by square blocks, so that neighbours do not stand in different splits."""
-
-    by: Literal["block"] = Field(description="Blocks of a scene's pixels.")
-    size: Positive = Field(description="Width and height of a block in pixels; at least a tile.")
-    buffer: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Least distance, in pixels, between labelled pixels of different splits: labels "
-        "closer to a test or validation block are left out of training.",
-    )
-    train: Share = Field(0.6, description="Share of the labelled pixels to train on.")
-    validation: Share = Field(0.2, description="Share of the labelled pixels to choose settings by.")
-    test: Share = Field(0.2, description="Share of the labelled pixels to judge by.")
-    seed: int = Field(0, description="Seed of the draw of blocks.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        _check_shares(self)
-        return self
-
-
-class RandomSplit(Settings):
-    """Splits samples at random within each class; only right where samples do not touch."""
-
-    by: Literal["sample"] = Field(description="Single samples, in the same proportion for each class.")
-    train: Share = Field(0.6, description="Share of the samples to train on.")
-    validation: Share = Field(0.2, description="Share of the samples to choose settings by.")
-    test: Share = Field(0.2, description="Share of the samples to judge by.")
-    seed: int = Field(0, description="Seed of the draw.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        _check_shares(self)
-        return self
-
-
-def _check_shares(split: BlockSplit | RandomSplit) -> None:
-    total = split.train + split.validation + split.test
-    if abs(total - 1) > 1e-6:
-        raise ValueError(f"train + validation + test must be 1 (found {total:g})")
-    if split.train == 0:
-        raise ValueError("train must be above 0")
-
-
 def _or_catalogue(schema: dict[str, Any]) -> None:
     """Let an editor's schema want the needed keys only of a dataset that takes none from the catalogue."""
     schema["if"], schema["else"] = {"required": ["catalogue"]}, {"required": schema.pop("required")}
@@ -191,9 +134,7 @@ class Dataset(Settings):
     )
     classes: list[ClassInfo] = Field(min_length=2, max_length=255, description="Target classes, in order.")
     tiles: Tiles = Field(default_factory=Tiles, description="How scenes are cut.")
-    split: Annotated[BlockSplit | RandomSplit, Field(discriminator="by")] = Field(
-        description="How tiles are shared among train, validation and test."
-    )
+    split: AnySplit = Field(description="How tiles are shared among train, validation and test.")
 
     @property
     def bands(self) -> list[str]:
@@ -232,20 +173,22 @@ class Dataset(Settings):
             if (self.task == "segmentation") != (self.folders.masks is not None):
                 raise ValueError("folders hold a class per image, for the task classification; with masks, one per "
                                  "pixel, for segmentation")  # fmt: skip
-            if self.split.by != "sample":
-                raise ValueError("images in folders have no place on the ground: split by sample")
+            if self.split.by not in ("sample", "column"):
+                raise ValueError("images in folders have no place on the ground: split by sample, or by column")
+            if self.split.by == "column" and self.split.file is None:
+                raise ValueError("images in folders have no fields: give split.file")
         else:
             if self.labels is None:
                 raise ValueError("scenes need labels")
-            if self.labels.path is None and (
-                without := [name for name, item in self.scenes.items() if not item.labels]
-            ):
-                raise ValueError(
-                    f"labels.path is missing, and the scenes {', '.join(without)} have no labels of their own"
-                )
-            if not isinstance(self.split, BlockSplit):
-                raise ValueError("tiles of one scene touch each other: split by block, not by sample")
-            if self.split.size < self.tiles.size:
+            bare = [name for name, item in self.scenes.items() if item.labels is None]
+            if self.labels.path is None and bare:
+                raise ValueError(f"labels.path is missing, and {', '.join(bare)} have no labels of their own")
+            if self.split.by == "sample":
+                raise ValueError("tiles of one scene touch each other: split by block or polygon, not by sample")
+            by_polygon = self.split.by == "polygon" or (self.split.by == "column" and self.split.file is None)
+            if by_polygon and len(bare) < len(self.scenes):
+                raise ValueError("a split by polygon wants one file of labels for all scenes; split by block or scene")
+            if self.split.by == "block" and self.split.size < self.tiles.size:
                 raise ValueError(f"split.size ({self.split.size}) is smaller than tiles.size ({self.tiles.size})")
         for name, scene in self.scenes.items():
             if list(scene.bands) != self.bands:

@@ -32,6 +32,8 @@ class OpenBand:
     Parameters
     ----------
     file : BandFile
+    whole : rasterio dataset
+        The file, with all its bands.
     dataset : rasterio dataset
         It holds the band first, an alpha band (if there is one) last.
     dtype : numpy.dtype
@@ -42,6 +44,7 @@ class OpenBand:
     """
 
     file: BandFile
+    whole: Any
     dataset: Any
     dtype: np.dtype[Any]
     crs: CRS
@@ -106,11 +109,11 @@ def open_band(file: BandFile, crs: str | None, nodata: float | None, stack: Exit
     """
     path, number, what = file.path, file.number, f"band {file.name}"
     try:
-        dataset = stack.enter_context(rasterio.open(file.opened))
-        count, own_crs, dtype = dataset.count, dataset.crs, np.dtype(dataset.dtypes[min(number, dataset.count) - 1])
+        whole = dataset = stack.enter_context(rasterio.open(file.opened))
+        count, own_crs, dtype = whole.count, whole.crs, np.dtype(whole.dtypes[min(number, whole.count) - 1])
         if 1 <= number <= count and count > 1:
             # A raster of this band alone, lest another band's nodata hides its pixels.
-            alpha = [index for index, kind in enumerate(dataset.colorinterp, 1) if kind == ColorInterp.alpha]
+            alpha = [index for index, kind in enumerate(whole.colorinterp, 1) if kind == ColorInterp.alpha]
             wanted = ",".join(str(index) for index in [number, *alpha])
             dataset = stack.enter_context(rasterio.open(f"vrt://{Path(file.opened).absolute()}?bands={wanted}"))
     except (RasterioError, TypeError) as error:
@@ -123,7 +126,7 @@ def open_band(file: BandFile, crs: str | None, nodata: float | None, stack: Exit
         raise UserError(f"{path}: {what} holds {dtype} values; integers or floats are wanted.")
     own_nodata = dataset.nodata if file.nodata is None else file.nodata
     return OpenBand(
-        file, dataset, dtype, known_crs(path, own_crs, crs, what), _nodata(path, what, dtype, own_nodata, nodata)
+        file, whole, dataset, dtype, known_crs(path, own_crs, crs, what), _nodata(path, what, dtype, own_nodata, nodata)
     )
 
 

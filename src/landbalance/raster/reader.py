@@ -1,9 +1,4 @@
-"""Scenes as one grid: bands of any pixel size, read window by window with a mask of valid pixels.
-
-Every band is read through a warped virtual raster, also one that lies on the grid already (by nearest
-neighbour, which copies it): so masks, alpha bands, nodata and places outside the file mean the same for
-all, and a damaged file raises an error. (Read directly, GDAL fills a truncated JPEG 2000 with zeros.)
-"""
+"""Scenes as one grid: bands of any pixel size, read window by window with a mask of valid pixels."""
 
 import math
 from collections import Counter
@@ -26,6 +21,7 @@ from landbalance.config.scenes import Mask, Scene
 from landbalance.errors import UserError
 from landbalance.raster.bands import OpenBand, open_band, read_part
 from landbalance.raster.grid import Grid, moved_bounds, overlap, shown, title, unit
+from landbalance.raster.parts import parts_of
 from landbalance.raster.products import band_files, mask_file
 
 # Without a limit (in bytes here) GDAL keeps 5 % of the machine's memory; its own threads would print errors
@@ -61,7 +57,7 @@ class SceneReader:
         self.description = _description(bands, grid, resampling, self.dtype)
         self._stack = stack
         self._mask = mask
-        self._warped = [(band, stack.enter_context(band.warped(grid, resampling))) for band in bands]
+        self._parts = parts_of(bands, grid, resampling, stack)
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +91,7 @@ class SceneReader:
         UserError
             When a file is damaged.
         """
-        images = np.zeros((len(self._warped), height, width), self.dtype)
+        images = np.zeros((len(self.bands), height, width), self.dtype)
         valid = np.zeros((height, width), np.bool_)
         top, left = max(row, 0), max(col, 0)
         bottom, right = min(row + height, self.grid.height), min(col + width, self.grid.width)
@@ -104,12 +100,12 @@ class SceneReader:
         inside = (slice(top - row, bottom - row), slice(left - col, right - col))
         window = Window(left, top, right - left, bottom - top)
         valid[inside] = True
-        for image, (band, warped) in zip(images, self._warped, strict=True):
-            values, there = read_part(band, warped, window)
-            image[inside] = values if band.file.conversion is None else band.file.conversion(values)
-            valid[inside] &= there
-            if np.issubdtype(values.dtype, np.floating):
-                valid[inside] &= np.isfinite(values)
+        for part in self._parts:
+            for place, band, numbers, there in part.read(window):
+                images[place][inside] = numbers if band.file.conversion is None else band.file.conversion(numbers)
+                valid[inside] &= there
+                if np.issubdtype(numbers.dtype, np.floating):
+                    valid[inside] &= np.isfinite(numbers)
         if self._mask is not None:
             valid[inside] &= ~self._mask.missing(window)
         images[:, ~valid] = 0
