@@ -264,7 +264,7 @@ def test_bands_of_one_file_are_decoded_together(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_is_opened_once_however_many_bands_it_has(tmp_path: Path) -> None:
-    """A hyperspectral scene is opened by several threads: a file for each band would be more than a process may open."""
+    """Several threads open a hyperspectral scene: a file for each band would be more than a process may have."""
     write(tmp_path / "stack.tif", np.stack([ramp(4, 5, start=number) for number in range(1, 201)]))
     before = len(list(Path("/proc/self/fd").iterdir()))
     files = [f"stack.tif:{number}" for number in range(1, 201)]
