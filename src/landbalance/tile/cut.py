@@ -5,9 +5,8 @@ Nothing here depends on another scene, so each is a job of its own, and a scene 
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from landbalance.files import write_json
 from landbalance.progress import Progress
 from landbalance.raster import Grid, SceneReader, open_scene
 from landbalance.tile.blocks import Placement, Window, blocks, cell_size, tile_windows
+from landbalance.tile.cores import in_order
 from landbalance.tile.labels import FoundLabels, SceneLabels, scene_labels
 from landbalance.tile.statistics import moments
 from landbalance.tile.write import GrowingArray, counts_of_each
@@ -170,17 +170,6 @@ def _tracked(
                 progress.advance()
     finally:
         executor.shutdown(cancel_futures=True)
-
-
-def in_order(executor: Any, function: Callable[[T], U], items: Iterable[T], ahead: int) -> Iterator[U]:
-    """Yield what `function` returns for each item, while up to `ahead` more are worked on."""
-    waiting: deque[Future[U]] = deque()
-    for item in items:
-        waiting.append(executor.submit(function, item))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def _cut_piece(dataset: Dataset, reader: SceneReader, labels: SceneLabels, windows: Sequence[Window]) -> _Tiles | None:
