@@ -1,12 +1,9 @@
 """Images in a folder per class into tiles."""
 
 import logging
-import multiprocessing
-import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,7 +19,8 @@ from landbalance.config import ColumnSplit, Dataset
 from landbalance.errors import UserError
 from landbalance.progress import Progress
 from landbalance.tile.columns import splits_of_images
-from landbalance.tile.cut import IMAGES, in_order
+from landbalance.tile.cores import on_all_cores
+from landbalance.tile.cut import IMAGES
 from landbalance.tile.labels import class_index, report_values
 from landbalance.tile.split import draw_samples, taken
 from landbalance.tile.statistics import merged, moments
@@ -135,24 +133,12 @@ def _images(root: Path) -> Mapping[str, list[Path]]:
 def _decoded(
     title: str, paths: Sequence[Path], expected: _Expected
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
-    """Yield the images in order, some at once, with their `statistics.moments`, decoded by a process for each core.
-
-    Decoding small images is mostly Python's own work, which threads would do one after another.
-    """
+    """Yield the images in order, some at once, with their `statistics.moments`."""
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
-    workers = min(len(os.sched_getaffinity(0)), len(chunks) // 8)
-    decode = partial(_decode, expected)
     with Progress(title, len(paths), "image") as progress:
-        if workers < 2:
-            for chunk in chunks:
-                yield decode(chunk)
-                progress.advance(len(chunk))
-            return
-        # Not forked: a copy of a process with threads, such as a progress bar's, may hang.
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as executor:
-            for images, of_images in in_order(executor, decode, chunks, 2 * workers):
-                yield images, of_images
-                progress.advance(len(images))
+        for images, of_images in on_all_cores(partial(_decode, expected), chunks, 8):
+            yield images, of_images
+            progress.advance(len(images))
 
 
 def _decode(expected: _Expected, paths: Sequence[Path]) -> tuple[NDArray[Any], NDArray[np.float64]]:

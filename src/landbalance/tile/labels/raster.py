@@ -15,7 +15,7 @@ from rasterio.windows import Window as Part
 
 from landbalance.config import ClassInfo, RasterLabels
 from landbalance.errors import UserError
-from landbalance.raster import GDAL, BandFile, Grid, OpenBand, moved_bounds, open_band, read_part, shown, title
+from landbalance.raster import GDAL, BandFile, Grid, OpenBand, moved_bounds, open_bands, read_part, shown, title
 from landbalance.tile.blocks import Window
 from landbalance.tile.labels.values import FoundLabels, counted, listed, report_counts
 from landbalance.tiles import IGNORED
@@ -122,7 +122,7 @@ class ClassRaster:
         """Return the class of each pixel of a window, shape (height, width); 255 where there is none."""
         with ExitStack() as stack:
             band = _opened(self.path, self.labels, self.codes, stack)
-            warped = stack.enter_context(band.warped(self.grid, "nearest"))
+            warped = band.warped(self.grid, "nearest", stack)
             values, there = read_part(band, warped, Part(window.col, window.row, window.width, window.height))
         burnt: NDArray[np.uint8] = np.where(there, self.codes.looked_up(values), np.uint8(IGNORED))
         return burnt
@@ -161,7 +161,7 @@ def read_class_raster(
         bounds = moved_bounds(band.bounds, band.crs, grid.crs, str(path))
         if band.crs != grid.crs:
             _log.info("%s: labels reprojected from %s to %s", scene, title(band.crs), title(grid.crs))
-        warped = stack.enter_context(band.warped(grid, "nearest"))
+        warped = band.warped(grid, "nearest", stack)
         for row in range(0, grid.height, _ROWS):
             values, there = read_part(band, warped, Part(0, row, grid.width, min(_ROWS, grid.height - row)))
             counts.update(value_counts(values[there]))
@@ -182,7 +182,7 @@ def read_class_raster(
 
 def _opened(path: Path, labels: RasterLabels, codes: Codes, stack: ExitStack) -> OpenBand:
     stack.enter_context(rasterio.Env(**GDAL))
-    band = open_band(BandFile("labels", path, str(path), labels.band), labels.crs, None, stack)
+    band = open_bands([BandFile("labels", path, str(path), labels.band)], labels.crs, None, stack)[0]
     if band.nodata is not None and not codes.unknown(np.array(band.nodata)):
         # A class lists the file's value for missing pixels, or it is to be ignored: both say more than the file.
         return replace(band, nodata=None)
