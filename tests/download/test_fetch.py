@@ -104,6 +104,12 @@ def test_a_server_that_lies_about_the_length_is_found_out(
     assert not folder.exists()
 
 
+def test_an_empty_file_is_an_error(server: Server, sources: Build, folder: Path) -> None:
+    with pytest.raises(UserError, match=r"x\.tif\?download=1: the file is empty"):
+        run("d", sources({"url": server.url("x.tif"), "unverified": True}), folder)
+    assert not folder.exists()
+
+
 # No checksum
 
 
