@@ -31,6 +31,9 @@ class Bundle(Settings):
     tile_size: int = Field(description="Width and height of the tiles that it was trained on, in pixels.")
     resolution: float | None = Field(description="Pixel size that it was trained on, in units of the CRS.")
     normalisation: Normalisation
+    reflectance: bool = Field(
+        False, description="Whether it was trained on products, by whose metadata bands hold reflectance × 10,000."
+    )
     provenance: dict[str, Any] = Field(description="Experiment, settings, versions, workers, sources.")
 
 

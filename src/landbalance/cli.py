@@ -103,12 +103,16 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--detect", action="store_true", help="print a first draft of the description of this cluster")
     what.add_argument("--check", action="store_true", help="say what of the description does not fit this cluster")
     add("download", commands.download, "fetch, check and unpack a dataset's sources", "dataset")
-    add(
+    tile = add(
         "tile",
         commands.tile,
         "cut a dataset's scenes and labels into tiles, split for train, validation and test",
         "dataset",
     )
+    tile.add_argument(
+        "--preview", action="store_true", help="cut nothing; draw some tiles with their labels, preview.png beside them"
+    )
+    tile.add_argument("--scene", help="cut this scene and do no more; scenes that have not changed are not cut again")
     profile = with_cluster(
         add("profile", commands.profile, "measure training steps of a model on a node's workers", "dataset", "model")
     )
@@ -150,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="NAME",
         help="EXPERIMENT SCENE, as in the configuration. With --model, scenes: a file whose bands' descriptions are "
-        "their names, a folder with a file per band, or B02=file,B03=stack.tif:2",
+        "their names, a folder with a file per band, a product, or B02=file,B03=stack.tif:2",
     )
     mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
     mapping.add_argument("--out", type=Path, help="with --model: folder of the maps (default: here)")

@@ -67,12 +67,19 @@ def download(options: argparse.Namespace) -> None:
 
 
 def tile(options: argparse.Namespace) -> None:
-    """Run the tile stage."""
+    """Run the tile stage, or draw some of the tiles."""
     from landbalance.tile import run
 
     layout = Layout(options.results)
     dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset))
+    if options.preview:
+        from landbalance.tile.preview import preview
+
+        target = layout.tile(options.dataset) / "preview.png"
+        preview(options.dataset, dataset, layout.tile(options.dataset), target)
+        sys.stdout.write(f"{target}\n")
+        return
+    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset), options.scene)
 
 
 def profile(options: argparse.Namespace) -> None:

@@ -203,13 +203,34 @@ def download_settings(wildcards):
     )
 
 
-def tile_settings(wildcards):
-    """Return what decides the tiles: not the sources (the manifest is an input), and nothing that is only shown."""
+def cut_settings(wildcards):
+    """Return what decides how a scene is cut: not the sources (the manifest is an input), nor what splits its tiles."""
     dataset = CONFIG.datasets[wildcards.dataset]
-    scenes = {name: dump(scene, "acquired") for name, scene in dataset.scenes.items()}
+    if not dataset.scenes:
+        return []
+    return lines(
+        {
+            "dataset": {
+                "task": dataset.task,
+                "resolution": dataset.resolution,
+                "resampling": dataset.resampling,
+                "labels": dump(dataset.labels),
+                "classes": [dump(item, "name", "colour") for item in dataset.classes],
+                "tiles": dump(dataset.tiles, "per_class", "balance"),
+                # Tiles stay inside the blocks of a split, where it has blocks.
+                "block": getattr(dataset.split, "size", None),
+            },
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+        }
+    )
+
+
+def tile_settings(wildcards):
+    """Return what decides the splits and the list of tiles; nothing that is only shown."""
+    dataset = CONFIG.datasets[wildcards.dataset]
     classes = [dump(item, "colour") for item in dataset.classes]
     rest = dump(dataset, "sources", "display", "scenes", "classes")
-    return lines({"dataset": {**rest, "scenes": scenes, "classes": classes}})
+    return lines({"dataset": {**rest, "scenes": list(dataset.scenes), "classes": classes}})
 
 
 def profile_settings(wildcards):
@@ -283,7 +304,7 @@ def map_settings(wildcards):
     return lines(
         {
             "map": dump(CONFIG.map, "mosaic"),
-            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired", "labels"),
             "dataset": {
                 "resolution": dataset.resolution,
                 "resampling": dataset.resampling,

@@ -1,11 +1,12 @@
 """Settings of data: where files come from, which pixels and labels make a dataset."""
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from landbalance.config.base import Name, Positive, Settings, Share, Text
+from landbalance.config.base import Name, Settings, Text
+from landbalance.config.scenes import Folders, Labels, Scene
+from landbalance.config.split import AnySplit, Tiles
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
 Colour = Annotated[str, StringConstraints(pattern=r"^#[0-9a-fA-F]{6}$")]
@@ -54,38 +55,6 @@ class Source(Settings):
         return self
 
 
-class Scene(Settings):
-    """One image: its bands, each a raster file."""
-
-    bands: dict[Name, Text] = Field(
-        min_length=1,
-        description="Band name → file below the dataset's download folder; `stack.tif:3` is the third "
-        "band of a file with several. The order is the order of the model's input.",
-    )
-    nodata: float | None = Field(
-        None, description="Value that marks missing pixels, where the files do not say so themselves."
-    )
-    acquired: Text | None = Field(None, description="When the scene was taken, as shown in the report.")
-
-
-class PolygonLabels(Settings):
-    """Polygons with a class in one of their fields."""
-
-    path: Text = Field(description="A vector file below the download folder (GeoPackage, GeoJSON, …).")
-    layer: Text | None = Field(None, description="The layer, where the file has more than one.")
-    field: Text = Field(description="The field that holds the source class.")
-
-
-class Folders(Settings):
-    """Images of one size sorted into a folder per class, as EuroSAT has it."""
-
-    path: Text = Field(
-        description="The folder, below the download folder, that holds a folder per class; a local source's own name "
-        "comes first."
-    )
-    bands: list[Name] = Field(min_length=1, description="Names of the images' bands, in file order.")
-
-
 class ClassInfo(Settings):
     """A target class: its name, its colour and the source values that become it."""
 
@@ -93,66 +62,8 @@ class ClassInfo(Settings):
     colour: Colour = Field(description="Colour in maps and legends, as '#rrggbb' (in quotes).")
     values: list[str | int] = Field(
         min_length=1,
-        description="Source classes that become this one: field values of the polygons, or folder names.",
+        description="Source classes that become this one: values of the labels' field or raster, or folder names.",
     )
-
-
-class Tiles(Settings):
-    """How a scene is cut into tiles."""
-
-    size: Positive = Field(64, description="Width and height of a tile in pixels.")
-    stride: Positive | None = Field(
-        None, description="Pixels from one tile to the next; the tile's size when not given."
-    )
-    labelled: Share = Field(
-        0.0,
-        description="Least share of a tile's pixels that must carry a label: any label at all when 0. "
-        "In `classification` the majority class must reach this share.",
-    )
-
-
-class BlockSplit(Settings):
-    """Splits a scene by square blocks, so that neighbours do not stand in different splits."""
-
-    by: Literal["block"] = Field(description="Blocks of a scene's pixels.")
-    size: Positive = Field(description="Width and height of a block in pixels; at least a tile.")
-    buffer: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Least distance, in pixels, between labelled pixels of different splits: labels "
-        "closer to a test or validation block are left out of training.",
-    )
-    train: Share = Field(0.6, description="Share of the labelled pixels to train on.")
-    validation: Share = Field(0.2, description="Share of the labelled pixels to choose settings by.")
-    test: Share = Field(0.2, description="Share of the labelled pixels to judge by.")
-    seed: int = Field(0, description="Seed of the draw of blocks.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        _check_shares(self)
-        return self
-
-
-class RandomSplit(Settings):
-    """Splits samples at random within each class; only right where samples do not touch."""
-
-    by: Literal["sample"] = Field(description="Single samples, in the same proportion for each class.")
-    train: Share = Field(0.6, description="Share of the samples to train on.")
-    validation: Share = Field(0.2, description="Share of the samples to choose settings by.")
-    test: Share = Field(0.2, description="Share of the samples to judge by.")
-    seed: int = Field(0, description="Seed of the draw.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        _check_shares(self)
-        return self
-
-
-def _check_shares(split: BlockSplit | RandomSplit) -> None:
-    total = split.train + split.validation + split.test
-    if abs(total - 1) > 1e-6:
-        raise ValueError(f"train + validation + test must be 1 (found {total:g})")
-    if split.train == 0:
-        raise ValueError("train must be above 0")
 
 
 class Dataset(Settings):
@@ -163,7 +74,7 @@ class Dataset(Settings):
     )
     sources: list[Source] = Field(min_length=1, description="What to fetch.")
     scenes: dict[Name, Scene] = Field(default_factory=dict, description="Scenes to tile and to map.")
-    labels: PolygonLabels | None = Field(None, description="Labels of the scenes.")
+    labels: Labels | None = Field(None, description="Labels of the scenes.")
     folders: Folders | None = Field(None, description="Images in folders per class, instead of scenes.")
     resolution: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -175,9 +86,7 @@ class Dataset(Settings):
     )
     classes: list[ClassInfo] = Field(min_length=2, max_length=255, description="Target classes, in order.")
     tiles: Tiles = Field(default_factory=Tiles, description="How scenes are cut.")
-    split: Annotated[BlockSplit | RandomSplit, Field(discriminator="by")] = Field(
-        description="How tiles are shared among train, validation and test."
-    )
+    split: AnySplit = Field(description="How tiles are shared among train, validation and test.")
 
     @property
     def bands(self) -> list[str]:
@@ -185,6 +94,11 @@ class Dataset(Settings):
         if self.folders is not None:
             return list(self.folders.bands)
         return list(next(iter(self.scenes.values())).bands)
+
+    @property
+    def reflectance(self) -> bool:
+        """Return whether bands hold reflectance × 10,000, by the metadata of products or by scale and offset."""
+        return any(scene.product is not None or scene.converted for scene in self.scenes.values())
 
     @field_validator("classes")
     @classmethod
@@ -206,16 +120,27 @@ class Dataset(Settings):
         if (self.folders is None) == (not self.scenes):
             raise ValueError("give either scenes (with labels) or folders")
         if self.folders is not None:
-            if self.task != "classification" or self.labels is not None:
-                raise ValueError("folders hold a class per image: task is classification, and there are no labels")
-            if self.split.by != "sample":
-                raise ValueError("images in folders have no place on the ground: split by sample")
+            if self.labels is not None:
+                raise ValueError("folders hold their own classes: there are no labels")
+            if (self.task == "segmentation") != (self.folders.masks is not None):
+                raise ValueError("folders hold a class per image, for the task classification; with masks, one per "
+                                 "pixel, for segmentation")  # fmt: skip
+            if self.split.by not in ("sample", "column"):
+                raise ValueError("images in folders have no place on the ground: split by sample, or by column")
+            if self.split.by == "column" and self.split.file is None:
+                raise ValueError("images in folders have no fields: give split.file")
         else:
             if self.labels is None:
                 raise ValueError("scenes need labels")
-            if not isinstance(self.split, BlockSplit):
-                raise ValueError("tiles of one scene touch each other: split by block, not by sample")
-            if self.split.size < self.tiles.size:
+            bare = [name for name, item in self.scenes.items() if item.labels is None]
+            if self.labels.path is None and bare:
+                raise ValueError(f"labels.path is missing, and {', '.join(bare)} have no labels of their own")
+            if self.split.by == "sample":
+                raise ValueError("tiles of one scene touch each other: split by block or polygon, not by sample")
+            by_polygon = self.split.by == "polygon" or (self.split.by == "column" and self.split.file is None)
+            if by_polygon and len(bare) < len(self.scenes):
+                raise ValueError("a split by polygon wants one file of labels for all scenes; split by block or scene")
+            if self.split.by == "block" and self.split.size < self.tiles.size:
                 raise ValueError(f"split.size ({self.split.size}) is smaller than tiles.size ({self.tiles.size})")
         for name, scene in self.scenes.items():
             if list(scene.bands) != self.bands:
@@ -233,13 +158,3 @@ def _refuse_repeated(what: str, items: list[str]) -> None:
     repeated = sorted({item for item in items if items.count(item) > 1})
     if repeated:
         raise ValueError(f"two classes share the {what} {', '.join(repeated)}")
-
-
-def band_file(reference: str) -> tuple[str, int]:
-    """Return the file and the 1-based band number that a scene's band names.
-
-    >>> band_file("B02.jp2"), band_file("stack.tif:3")
-    (('B02.jp2', 1), ('stack.tif', 3))
-    """
-    match = re.fullmatch(r"(.+):(\d+)", reference)
-    return (match[1], int(match[2])) if match else (reference, 1)

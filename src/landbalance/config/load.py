@@ -122,7 +122,9 @@ def checked(kind: type[SettingsT], raw: Any, origin: str) -> SettingsT:
 
 
 def _mistake(kind: type[Settings], error: ErrorDetails) -> str:
-    place = [part for part in error["loc"] if part not in ("block", "sample", "[key]")]
+    place = [
+        part for part in error["loc"] if part not in ("block", "sample", "vector labels", "raster labels", "[key]")
+    ]
     where = ".".join(str(part) for part in place)
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(kind, error["loc"][:-1])

@@ -235,6 +235,7 @@ def _write_results(
         tile_size=info.tile_size,
         resolution=info.resolution,
         normalisation=info.normalisation,
+        reflectance=config.datasets[experiment.dataset].reflectance,
         provenance=provenance,
     )
     for table, rows in (("history", position.history), ("timing", position.timing)):
