@@ -18,7 +18,7 @@ demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does 
 	  snakemake --profile local && landbalance summary; \
 	fi
 
-test: $(VENV)/installed-workflow-dev-onnx  ## all tests that need neither Slurm nor a GPU nor a browser
+test: $(VENV)/installed-workflow-dev-onnx-cloud-stac  ## all tests that need neither Slurm nor a GPU nor a browser
 	python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slurm and not gpu and not browser"
 
 test-browser: $(VENV)/installed-workflow-dev-browser chromium  ## the reports in a headless Chromium, which is installed if there is none
@@ -42,7 +42,7 @@ test-slurm: $(VENV)/installed-workflow-dev  ## the tests on a real Slurm, which 
 	done
 	python -m pytest -m slurm tests/slurm
 
-lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelling, generated files
+lint: $(VENV)/installed-workflow-dev-cloud-stac  ## style, types, imports, workflow, spelling, generated files
 	ruff check .
 	ruff format --check .
 	mypy

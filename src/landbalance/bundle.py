@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from landbalance.config.base import Settings
+from landbalance.config.checks import checked
 from landbalance.config.data import ClassInfo
 from landbalance.config.learning import Model
-from landbalance.config.load import checked
 from landbalance.errors import UserError
 from landbalance.files import placed, read_json, write_json
 from landbalance.tiles import Normalisation

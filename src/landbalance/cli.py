@@ -102,7 +102,12 @@ def _parser() -> argparse.ArgumentParser:
     what = cluster.add_mutually_exclusive_group(required=True)
     what.add_argument("--detect", action="store_true", help="print a first draft of the description of this cluster")
     what.add_argument("--check", action="store_true", help="say what of the description does not fit this cluster")
-    add("download", commands.download, "fetch, check and unpack a dataset's sources", "dataset")
+    download = add("download", commands.download, "fetch, check and unpack a dataset's sources", "dataset")
+    download.add_argument(
+        "--offline", action="store_true", help="use no network: only local files and the cache (LANDBALANCE_OFFLINE=1)"
+    )
+    datasets = add("datasets", commands.datasets, "list the benchmark data sets that a configuration can name")
+    datasets.add_argument("names", nargs="*", metavar="NAME", help="describe these; a .yaml file of your own, too")
     tile = add(
         "tile",
         commands.tile,

@@ -60,10 +60,26 @@ def cluster(options: argparse.Namespace) -> int:
 
 def download(options: argparse.Namespace) -> None:
     """Run the download stage."""
-    from landbalance.download import run
+    from landbalance.config import catalogue, load_config
+    from landbalance.download import offline, run
 
-    dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, Layout(options.results).download(options.dataset))
+    configured = load_config(options.config).datasets
+    if options.dataset not in configured and options.dataset in catalogue.names():
+        sources = catalogue.sources(options.dataset, "landbalance download")
+    else:
+        sources = _named(options, "datasets", options.dataset).sources
+    online = not (options.offline or offline())
+    run(options.dataset, sources, Layout(options.results).download(options.dataset), online)
+
+
+def datasets(options: argparse.Namespace) -> None:
+    """List the catalogue of data sets, or describe some."""
+    from landbalance.config import catalogue
+
+    if options.names:
+        sys.stdout.write("\n\n".join(catalogue.details(name) for name in options.names) + "\n")
+    else:
+        sys.stdout.write(catalogue.listing() + "\n")
 
 
 def tile(options: argparse.Namespace) -> None:
@@ -233,7 +249,7 @@ def map(options: argparse.Namespace) -> None:
 
 def _map_with_bundle(options: argparse.Namespace) -> None:
     from landbalance.config import Map
-    from landbalance.config.load import checked
+    from landbalance.config.checks import checked
     from landbalance.map import run_bundle
     from landbalance.workflow import overridden
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,17 @@ def read_json(path: Path) -> Any:
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
     """Return the hexadecimal digest of the file at `path`."""
-    value = hashlib.new(algorithm)
+    return digests(path, [algorithm])[algorithm]
+
+
+def digests(path: Path, algorithms: Iterable[str]) -> dict[str, str]:
+    """Return the hexadecimal digests of the file at `path`, which is read once, by algorithm."""
+    values = {algorithm: hashlib.new(algorithm) for algorithm in algorithms}
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
-            value.update(block)
-    return value.hexdigest()
+            for value in values.values():
+                value.update(block)
+    return {algorithm: value.hexdigest() for algorithm, value in values.items()}
 
 
 def remove(path: Path) -> None:

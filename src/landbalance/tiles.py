@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from landbalance.config.base import Settings
+from landbalance.config.checks import checked
 from landbalance.config.data import ClassInfo
-from landbalance.config.load import checked
 from landbalance.errors import UserError
 from landbalance.files import placed, read_json
 

