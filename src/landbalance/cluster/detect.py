@@ -1,5 +1,6 @@
 """A first draft of a cluster description, from what Slurm says of its nodes."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def draft(nodes: Sequence[SlurmNode], partitions: Sequence[Partition]) -> str:
 
 
 def _kind(node: SlurmNode) -> _Kind:
-    gres = node.gres.split("(")[0] if node.gpus else ""
+    gres = re.sub(r"\([^)]*\)", "", node.gres) if node.gpus else ""
     return _Kind(node.features, node.gpus, gres, node.cpus, node.memory_mb, node.partitions)
 
 

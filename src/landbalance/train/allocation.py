@@ -151,7 +151,7 @@ def start_workers(command: Sequence[str], tiles: Path) -> int:
         word, message = "stopped", str(error)
     except LostContactError as error:
         word, message = "lost", str(error)
-    except UserError as error:
+    except (UserError, OSError) as error:
         word, message = "failed", str(error)
     sys.stdout.write(f"{_WORD} {host} {word} {' '.join(message.split())}\n")
     sys.stdout.flush()
