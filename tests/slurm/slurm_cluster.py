@@ -263,6 +263,18 @@ class SlurmCluster:
         ]) + "\n"  # fmt: skip
 
 
+def left_behind(folder: Path) -> list[psutil.Process]:
+    """Return processes that still work in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
 def existing(folder: Path) -> SlurmCluster:
     """Return the cluster that was started in `folder`."""
     found = json.loads((folder / "cluster.json").read_text())
