@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = """
@@ -39,10 +40,10 @@ def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, said)
 
 
-def started(clone: Path, *arguments: str) -> "subprocess.Popen[str]":
+def started(clone: Path, *arguments: str, output: int | IO[str] = subprocess.PIPE) -> "subprocess.Popen[str]":
     """Start Snakemake in a clone."""
     return subprocess.Popen(
         [str(Path(sys.executable).parent / "snakemake"), *arguments],
-        cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=clone, stdout=output, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(clone / "src")},
     )  # fmt: skip

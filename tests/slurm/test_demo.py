@@ -113,11 +113,12 @@ def quick(slurm: SlurmCluster) -> Iterator[None]:
 
 
 def killed(clone: Path, *arguments: str, when: Callable[[], bool]) -> None:
-    """Start Snakemake and kill it, as a machine does that runs out of memory; then take its lock away, as it asks to."""
-    process = started(clone, *arguments)
+    """Start Snakemake, kill it, and take its lock away as the next one asks to; its local jobs go on, as they do."""
+    with (clone / "killed.log").open("w") as output:
+        process = started(clone, *arguments, output=output)
     until(when)
     process.kill()
-    process.communicate()
+    process.wait()
     assert snakemake(clone, "--profile", "slurm", "--unlock").returncode == 0
 
 
