@@ -183,8 +183,8 @@ def test_a_killed_worker_is_named_alone(measured, tmp_path):
         time.sleep(0.1)
         children = psutil.Process(process.pid).children()
         second = next((child for child in children if child.environ().get("RANK") == "1"), None)
-    # They have met, and then measure.
-    while not any(link.status == psutil.CONN_ESTABLISHED for link in second.net_connections()):
+    # They have met when one link leads to the store and one to the other worker; then they measure.
+    while sum(link.status == psutil.CONN_ESTABLISHED for link in second.net_connections()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     time.sleep(2)
