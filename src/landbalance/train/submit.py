@@ -247,7 +247,7 @@ def _reduced(part: Component, counts: Sequence[int]) -> Component:
 
 def _submitted(training: Training, comment: str, components: list[Component]) -> str:
     """Submit the job; return its id."""
-    options = {
+    options: dict[str, str | Path] = {
         "job-name": training.job_name,
         "comment": comment,
         "output": training.log("%j").resolve(),
