@@ -196,13 +196,16 @@ def train(options: argparse.Namespace) -> int:
     return run(options.experiment, config, layout, command, options.restart, site)
 
 
-def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, str]:
-    """Return the name of the GPU that each kind of node with one was measured on."""
+def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, list[str | None]]:
+    """Return what each worker of each kind of node was measured on: the name of a GPU, or None for the CPU."""
     from landbalance.profiles import read_profile
 
     paths = {node.name: layout.profile(experiment.dataset, experiment.model, node.name) for node in cluster.nodes}
     found = {name: read_profile(path).curves for name, path in paths.items() if path.exists()}
-    return {name: curve.device_name for name, curves in found.items() for curve in curves if curve.device == "cuda"}
+    return {
+        name: [curve.device_name if curve.device == "cuda" else None for curve in curves for _ in range(curve.count)]
+        for name, curves in found.items()
+    }
 
 
 def evaluate(options: argparse.Namespace) -> None:

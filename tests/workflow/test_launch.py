@@ -147,8 +147,16 @@ def test_named_profile_without_description(clone: Clone) -> None:
     (clone.root / "profiles/slurm/cluster.yaml").unlink()
     result = clone.snakemake("--profile", "slurm", "--dry-run")
     assert result.status == 1
-    assert "slurm/cluster.yaml: not found" in result.output
+    assert "/profiles/slurm/cluster.yaml: not found" in result.output
     assert "--config cluster=PATH" in result.output
+
+
+def test_description_is_named_by_the_path_at_which_it_is_edited(clone: Clone) -> None:
+    """Not by that of the link in the root."""
+    (clone.root / "profiles/slurm/cluster.yaml").write_text("nodez: []\n", encoding="utf-8")
+    result = clone.snakemake("--profile", "slurm", "--dry-run")
+    assert "\nerror: profiles/slurm/cluster.yaml: nodes: " in result.output
+    assert "\nprofiles/slurm/cluster.yaml: nodez: " in result.output
 
 
 @pytest.mark.parametrize(
