@@ -258,7 +258,7 @@ def test_a_field_of_any_type(
 def test_spellings_of_one_crs(
     tmp_path: Path, square: Square, write_labels: WriteLabels, read: Read, spelling: str
 ) -> None:
-    crs = CRS.from_epsg(32633).to_wkt(morph_to_esri_dialect=True) if spelling == "esri" else spelling
+    crs = CRS.from_epsg(32633).to_wkt(version="WKT1_ESRI") if spelling == "esri" else spelling
     write_labels(tmp_path / "l.gpkg", [("lake", square(2, 3, 9, 12))])
     write_labels(tmp_path / "s.gpkg", [("lake", square(2, 3, 9, 12))], crs=crs)
     assert np.array_equal(read("s.gpkg").burn(WHOLE), read("l.gpkg").burn(WHOLE))

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,11 +34,17 @@ class Conversion:
 
     def __call__(self, numbers: NDArray[Any]) -> NDArray[np.uint16]:
         """Return the values of `numbers`, those of NaN being of no matter."""
-        if numbers.dtype == np.uint16 and self.scale == 1 and self.offset == 0:
-            return numbers
-        values = np.rint(numbers.astype(np.float32) * np.float32(self.scale) + np.float32(self.offset))
-        converted: NDArray[np.uint16] = np.nan_to_num(np.clip(values, 1, 65535)).astype(np.uint16)
-        return converted
+        return self._of_all[numbers] if numbers.dtype == np.uint16 else self._values(numbers)
+
+    @cached_property
+    def _of_all(self) -> NDArray[np.uint16]:
+        """Return the values of all numbers of 16 bits: to look them up takes a quarter of the time."""
+        return self._values(np.arange(1 << 16))
+
+    def _values(self, numbers: NDArray[Any]) -> NDArray[np.uint16]:
+        values = np.rint(numbers * np.float64(self.scale) + np.float64(self.offset))
+        whole: NDArray[np.uint16] = np.nan_to_num(values.clip(1, 65535)).astype(np.uint16)
+        return whole
 
 
 @dataclass(frozen=True)
