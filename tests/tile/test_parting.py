@@ -30,7 +30,7 @@ def place(tmp_path: Path, write_scene: Build, square: Build) -> Callable[..., Pa
         write_scene(tmp_path / "scene.tif", rng.integers(1, 200, (1, SIDE, SIDE)).astype(np.uint16))
         places = [(row, col) for row in range(0, SIDE, step) for col in range(0, SIDE, step)]
         shapes = [
-            square(row + rng.integers(3), col + rng.integers(3), step - rng.integers(1, 6), step - rng.integers(1, 6))
+            square(row + rng.integers(3), col + rng.integers(3), step - rng.integers(3, 8), step - rng.integers(3, 8))
             for row, col in places
         ]
         kinds = ["wood" if rng.random() < 0.3 else "lake" for _ in places]
@@ -75,9 +75,7 @@ def test_no_pixel_is_in_two_splits(
     place: Build, dataset: Build, split: dict[str, Any], tiles: dict[str, Any], seed: int
 ) -> None:
     folder = place(20, seed, part=["train", "train", "val", "test", "other"])
-    store, index = tiled(
-        folder, dataset(split={**split, "seed": seed}, tiles=tiles)
-    )
+    store, index = tiled(folder, dataset(split={**split, "seed": seed}, tiles=tiles))
     covered, known = pixels(store, index)
     assert covered.sum(axis=0).max() == 1
     assert known.reshape(3, -1).any(axis=1).all()

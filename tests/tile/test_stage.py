@@ -24,7 +24,7 @@ def sources(tmp_path: Path, write_scene: Build) -> Path:
     """Write three scenes beside each other, a.tif, b.tif and c.tif, and labels."""
     rng, shapes = np.random.default_rng(0), []
     for number, name in enumerate("abc"):
-        left, top = 500_000 + 2000 * number, 5_800_000
+        left, top = 500_000 + 1920 * number, 5_800_000
         write_scene(tmp_path / f"{name}.tif", rng.integers(1, 99, (64, 64)).astype(np.uint8), left=left)
         shapes += [shapely.box(left, top - 640, left + 320, top), shapely.box(left + 320, top - 640, left + 640, top)]
     frame = gpd.GeoDataFrame({"kind": ["lake", "wood"] * 3}, geometry=shapes, crs="EPSG:32633")
