@@ -110,6 +110,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     datasets = add("datasets", commands.datasets, "list the benchmark data sets that a configuration can name")
     datasets.add_argument("names", nargs="*", metavar="NAME", help="describe these; a .yaml file of your own, too")
+    search = add("search", commands.search, "find scenes in a STAC catalogue and print them for the configuration")
+    search.add_argument(
+        "--api",
+        required=True,
+        help="address of a STAC API, or: copernicus, earth-search, planetary-computer, usgs-landsat",
+    )
+    search.add_argument("--collection", required=True, help="e.g. sentinel-2-l2a")
+    search.add_argument("--area", required=True, help="west,south,east,north in degrees, or a vector file")
+    search.add_argument("--dates", required=True, help="a day or FIRST/LAST, e.g. 2023-05-01/2023-09-30")
+    search.add_argument(
+        "--bands",
+        required=True,
+        nargs="+",
+        metavar="BAND",
+        help="keys of assets or common names, in the order of the model's input; NIR=nir gives a band another name",
+    )
+    search.add_argument("--cloud", type=float, metavar="PERCENT", help="most cloud cover of a scene")
+    search.add_argument("--mask", metavar="ASSET", help="mask clouds by this asset: scl or qa_pixel")
+    search.add_argument("--limit", type=int, metavar="N", help="take the N least cloudy scenes")
+    search.add_argument("--out", type=Path, help="write to this file instead")
     tile = add(
         "tile",
         commands.tile,

@@ -82,6 +82,30 @@ def datasets(options: argparse.Namespace) -> None:
         sys.stdout.write(catalogue.listing() + "\n")
 
 
+def search(options: argparse.Namespace) -> None:
+    """Print sources and scenes that a STAC catalogue has."""
+    from landbalance.files import write_text
+    from landbalance.search import Wanted, search
+
+    if options.limit is not None and options.limit < 1:
+        raise UserError(f"--limit: found {options.limit}; allowed: 1 or more.")
+    wanted = Wanted(
+        options.api,
+        options.collection,
+        options.area,
+        options.dates,
+        options.bands,
+        options.cloud,
+        options.mask,
+        options.limit,
+    )
+    text = search(wanted)
+    if options.out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(options.out, text)
+
+
 def tile(options: argparse.Namespace) -> None:
     """Run the tile stage, or draw some of the tiles."""
     from landbalance.tile import run

@@ -82,6 +82,7 @@ def search(wanted: Wanted) -> str:
         raise UserError(
             "landbalance search needs a package that is not installed. Install it: pip install 'landbalance[stac]'."
         ) from error
+    mask = _mask(wanted.mask) if wanted.mask else {}
     try:
         collection, items = _found(wanted)
     except APIError as error:
@@ -95,10 +96,9 @@ def search(wanted: Wanted) -> str:
     for item in items:
         name = re.sub(r"[^A-Za-z0-9._-]", "-", item.id)[:64]
         assets = _assets(item, wanted)
-        mask = [wanted.mask] if wanted.mask else []
-        places = {key: _place(name, assets[key]) for key in [*assets, *mask]}
+        places = {key: _place(name, asset) for key, asset in assets.items()}
         sources += [_source(assets[key], places[key], wanted.api) | rights for key in assets]
-        scenes[name] = _scene(item, assets, places, wanted)
+        scenes[name] = _scene(item, assets, places, wanted.mask, mask)
         _log.info("%s: %s", name, scenes[name]["acquired"])
     _log.info("%d scenes, %d files", len(scenes), len(sources))
     head = f"# Found in {wanted.api} on {datetime.now(UTC):%Y-%m-%d}; paste it below a dataset's name.\n"
@@ -124,6 +124,8 @@ def _found(wanted: Wanted) -> tuple[Any, list[Any]]:
     patience = Retry(total=5, backoff_factor=1, status_forcelist=(429, 502, 503, 504), allowed_methods=None)
     client = Client.open(url, stac_io=StacApiIO(max_retries=patience, timeout=_TIMEOUT))
     collection = client.get_collection(wanted.collection)
+    if collection is None:
+        raise UserError(f"{wanted.api}: it has no collection {wanted.collection}. See its list: {url}/collections.")
     query = None
     if wanted.cloud is not None and client.conforms_to(ConformanceClasses.QUERY):
         query = {"eo:cloud_cover": {"lte": wanted.cloud}}
@@ -229,12 +231,13 @@ def _checksum(asset: Any) -> dict[str, Any]:
     return {"unverified": True}
 
 
-def _scene(item: Any, assets: dict[str, Any], places: dict[str, str], wanted: Wanted) -> dict[str, Any]:
+def _scene(
+    item: Any, assets: dict[str, Any], places: dict[str, str], mask: str | None, codes: dict[str, Any]
+) -> dict[str, Any]:
     """Return an item as a scene of the configuration."""
-    scene: dict[str, Any] = {"bands": {name: places[name] for name in assets if name != wanted.mask}}
-    if wanted.mask:
-        values, bits = _codes(wanted.mask)
-        scene["mask"] = {"band": places[wanted.mask]} | ({"values": values} if values else {"bits": bits})
+    scene: dict[str, Any] = {"bands": {name: places[name] for name in assets if name != mask}}
+    if mask:
+        scene["mask"] = {"band": places[mask], **codes}
     rasters = [_raster(assets[name]) for name in scene["bands"]]
     nodata = {raster.get("nodata") for raster in rasters}
     if len(nodata) == 1 and isinstance(value := nodata.pop(), (int, float)):
@@ -244,12 +247,13 @@ def _scene(item: Any, assets: dict[str, Any], places: dict[str, str], wanted: Wa
     return scene | {"acquired": f"{_time(item):%Y-%m-%d %H:%M} UTC, {item.collection_id}{cloud}"}
 
 
-def _codes(mask: str) -> tuple[list[int], list[int]]:
-    usual = {"scl": "SCL", "qa_pixel": "QA_PIXEL"}.get(mask.lower())
+def _mask(asset: str) -> dict[str, Any]:
+    """Return the codes of a mask's missing pixels, as settings."""
+    usual = {"scl": "SCL", "qa_pixel": "QA_PIXEL"}.get(asset.lower())
     if usual is None:
-        raise UserError(f"--mask {mask}: allowed: scl (Sentinel-2) or qa_pixel (Landsat), as the catalogue writes it.")
+        raise UserError(f"--mask {asset}: allowed: scl (Sentinel-2) or qa_pixel (Landsat), as the catalogue writes it.")
     values, bits = Mask(band=usual).codes
-    return values, [bit for bit in range(32) if bits >> bit & 1]
+    return {"values": values} if values else {"bits": [bit for bit in range(32) if bits >> bit & 1]}
 
 
 def _raster(asset: Any) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def cut_settings(wildcards):
 
 
 def tile_settings(wildcards):
-    """Return what decides the splits and the list of tiles; neither where sources and settings come from, nor what is only shown."""
+    """Return what decides the splits and the list of tiles; nothing that is only shown."""
     dataset = CONFIG.datasets[wildcards.dataset]
     classes = [dump(item, "colour") for item in dataset.classes]
     rest = dump(dataset, "catalogue", "sources", "display", "scenes", "classes")

@@ -131,7 +131,7 @@ def _licensed(dataset: Mapping[str, Any], found: Entry) -> dict[str, Any]:
     wanted = dataset.get("sources")
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
         return dict(dataset)
-    return {**dataset, "sources": [rights | item if isinstance(item, Mapping) else item for item in wanted]}
+    return {**dataset, "sources": [{**rights, **item} if isinstance(item, Mapping) else item for item in wanted]}
 
 
 def listing() -> str:
