@@ -122,25 +122,27 @@ def killed(clone: Path, *arguments: str, when: Callable[[], bool]) -> None:
     assert snakemake(clone, "--profile", "slurm", "--unlock").returncode == 0
 
 
-def test_snakemake_killed_while_a_job_runs(done: str, clone: Path, slurm: SlurmCluster, quick: None) -> None:
+def test_snakemake_killed_while_a_job_runs(slurm: SlurmCluster, tmp_path: Path) -> None:
     """The job that it left is cancelled before the next Snakemake submits it again: never do two write one output."""
-    target = ["--profile", "slurm", *SHORTER, "--", "results/evaluate/havel/metrics.json"]
-    killed(clone, "--forcerun", "evaluate", *target, when=lambda: "RUNNING" in slurm.jobs().values())
+    clone = fresh_clone(tmp_path / "clone")
+    target = ["--profile", "slurm", "--", "results/tile/havel/index.parquet"]
+    killed(clone, *target, when=lambda: "RUNNING" in slurm.jobs().values())
     (orphan,) = slurm.jobs()
     again = snakemake(clone, *target)
     assert again.returncode == 0, again.stdout
-    assert f"job {orphan} (rule_evaluate_wildcards_havel) was left by a Snakemake that was killed" in again.stdout
+    assert f"job {orphan} (rule_tile" in again.stdout
+    assert "was left by a Snakemake that was killed, and is cancelled" in again.stdout
     assert "JobState=CANCELLED" in slurm.run("scontrol", "show", "job", orphan)
     assert slurm.jobs() == {}
 
 
 def test_snakemake_killed_while_a_training_runs(done: str, clone: Path, slurm: SlurmCluster, quick: None) -> None:
     """The training goes on; the next Snakemake follows it, and what was left of the first one ends."""
-    options = ["--config", "training={full: {epochs: 3}, short: {epochs: 12}}", "profile={seconds: 20}"]
+    options = ["--config", "training={full: {epochs: 3}, short: {epochs: 8}}", "profile={seconds: 20}"]
     target = ["--profile", "slurm", *options, "--", "results/train/havel-equal/model.safetensors"]
     log = clone / "logs/train/havel-equal.log"
     log.unlink()
-    killed(clone, *target, when=lambda: log.exists() and "epoch 1/12" in log.read_text())
+    killed(clone, *target, when=lambda: log.exists() and "epoch 1/8" in log.read_text())
     (job,) = slurm.jobs()
     again = snakemake(clone, *target)
     assert again.returncode == 0, again.stdout
