@@ -15,6 +15,7 @@ from landbalance.config.data import (
     Source,
     Tiles,
 )
+from landbalance.config.grids import Grid
 from landbalance.config.learning import (
     Evaluate,
     Experiment,
@@ -35,6 +36,7 @@ __all__ = [
     "Evaluate",
     "Experiment",
     "Folders",
+    "Grid",
     "Map",
     "Model",
     "Optimiser",
