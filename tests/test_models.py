@@ -102,8 +102,8 @@ def test_a_network_that_takes_the_tiles_stays_in_training() -> None:
     assert network.training
 
 
-def weights_of(network: nn.Module, path: Path, **changed: torch.Tensor) -> Path:
-    save_file({**network.state_dict(), **changed}, path)
+def weights_of(network: nn.Module, path: Path) -> Path:
+    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, path)
     return path
 
 

@@ -106,16 +106,16 @@ class _Oriented(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return values whose softmax is the mean of the eight predictions, turned back; shapes as the network's."""
-        total = 0.0
+        predictions: list[torch.Tensor] = []
         for mirrored in (False, True):
             for turns in range(4):
                 turned = images.flip(-1) if mirrored else images
-                logits = self.network(turned.rot90(turns, (-2, -1)))
+                logits = self.network(turned.rot90(turns, (-2, -1)).contiguous(memory_format=torch.channels_last))
                 if logits.ndim == 4:
                     logits = logits.rot90(-turns, (-2, -1))
                     logits = logits.flip(-1) if mirrored else logits
-                total = total + logits.float().softmax(1)
-        return (total / 8).log()
+                predictions.append(logits.float().softmax(1))
+        return torch.stack(predictions).mean(0).log()
 
 
 def model_input(images: NDArray[np.generic], normalisation: Normalisation, device: torch.device) -> torch.Tensor:

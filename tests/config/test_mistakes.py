@@ -71,7 +71,7 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("experiments.my experiment", {}, ["experiments: found the name 'my experiment'", "letters, digits"]),
     ("grids.g", {**GRID, "models": ["unett"]}, ["grids.g.models: unett does not stand", "did you mean unet?"]),
     ("grids.g", {**GRID, "training": "long"}, ["grids.g.training: long does not stand", "allowed: full, short"]),
-    ("grids", {"g": GRID, "h": GRID}, ["two experiments would be called havel-unet-equal-0"]),
+    ("grids", {"g": GRID, "h": GRID}, ["two experiments would be called havel-unet-balanced-0"]),
     ("grids.g", {**GRID, "seeds": []}, ["grids.g.seeds: found []"]),
     ("experiments.index", DEMO["experiments"]["havel"], ["experiments.index", "index.html"]),
     # things that do not go together

@@ -50,7 +50,7 @@ def test_means_and_deviations_over_seeds(layout: Layout) -> None:
     assert balanced["accuracy"] == pytest.approx(0.8)
     assert balanced["accuracy_sd"] == pytest.approx(np.std([0.7, 0.8, 0.9], ddof=1))
     assert balanced["samples_per_second"] == pytest.approx(np.mean([16 / 0.2, 16 / 0.22, 16 / 0.24]))
-    assert (balanced["shares"], balanced["emulated"]) == ("12 + 4", True)
+    assert (balanced["shares"], balanced["emulated"]) == ("12 + 4 + 0", True)
 
 
 def test_speed_ups_are_measured_against_the_row_with_equal_shares(layout: Layout) -> None:
@@ -66,7 +66,7 @@ def test_speed_ups_are_measured_against_the_row_with_equal_shares(layout: Layout
 def test_all_runs_are_timed_to_the_same_accuracy(layout: Layout) -> None:
     """Nine tenths of 0.8 are reached at the end of the second epoch, after 8.2 s; by one of two equal runs never."""
     found = cells(layout)
-    assert {found[arm]["level"] for arm in ("equal", "balanced")} == {pytest.approx(0.72)}
+    assert [found[arm]["level"] for arm in ("equal", "balanced")] == [pytest.approx(0.72)] * 2
     assert [found[arm]["reached"] for arm in ("equal", "balanced")] == [1, 3]
     assert [found[arm]["seconds_to_level"] for arm in ("equal", "balanced")] == [pytest.approx(8.2)] * 2
 
@@ -78,7 +78,7 @@ def test_cells_not_run_are_shown_as_missing(layout: Layout) -> None:
     said = Page((layout.compare() / "index.html").read_text(encoding="utf-8")).said("")
     assert "Not complete: 4 experiments not run yet (patches-resnet-ratio-4-equal-2, patches" in said
     assert "ratio-4 unweighted 0 of 3 not run yet" in said
-    assert "ratio-4 emulated balanced 3 of 3 12 + 4 cpu, 1 thread + cpu, 1 thread, emulated 3× slower 80.0 %" in said
+    assert "ratio-4 emulated balanced 3 of 3 12 + 4 + 0 cpu, 1 thread + cpu, 1 thread, emulated 3× slower + " in said
 
 
 def test_the_table_is_one_line_a_cell(layout: Layout) -> None:

@@ -154,18 +154,18 @@ def test_a_grid_runs_each_cell_on_its_nodes_and_compares(done: Clone, tmp_path: 
     measured = {"profile havel unet ratio-2", "profile havel unet ratio-8"}
     clone = done.copy(tmp_path / "clone")
     write_yaml(clone.root / "arms.yaml", grid_of(clone))
-    command = ("--profile", "profiles/ratios", "--configfile", "arms.yaml")
-    assert clone.due(*command, "compare") == measured | of("plan train evaluate", *cells) | {"compare"}
-    assert clone.snakemake(*command, "compare").status == 0
-    assert clone.due(*command, "compare") == set()
+    command = ("compare", "--profile", "profiles/ratios", "--configfile", "arms.yaml")
+    assert clone.due(*command) == measured | of("plan train evaluate", *cells) | {"compare"}
+    assert clone.snakemake(*command).status == 0
+    assert clone.due(*command) == set()
     more = [f"havel-unet-{node}-{arm}-1" for node in ("ratio-2", "ratio-8") for arm in ("equal", "balanced")]
     write_yaml(clone.root / "arms.yaml", grid_of(clone, seeds=[0, 1]))
-    assert clone.due(*command, "compare") == of("plan train evaluate", *more) | {"compare"}
+    assert clone.due(*command) == of("plan train evaluate", *more) | {"compare"}
 
 
 def test_nodes_that_the_cluster_description_lacks(done: Clone, tmp_path: Path) -> None:
     case = write_yaml(tmp_path / "case.yaml", grid_of(done))
-    result = done.snakemake("--dry-run", "--profile", "local", "--configfile", str(case), "compare")
+    result = done.snakemake("compare", "--dry-run", "--profile", "local", "--configfile", str(case))
     assert result.status != 0
     assert "experiments.havel-unet-ratio-2-equal-0.nodes: no node of the cluster description is called" in result.output
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ class Grid(Settings):
         "may use all nodes, and none stands in its name.",
     )
     arms: list[Arm] = Field(
-        default_factory=lambda: ["equal", "unweighted", "balanced"], min_length=1, description="The arms to compare."
+        default_factory=lambda: list(get_args(Arm)), min_length=1, description="The arms to compare."
     )
     seeds: list[int] = Field(
         default_factory=lambda: [0], min_length=1, description="Seeds of the training, instead of `training.….seed`."
@@ -38,17 +38,9 @@ class Grid(Settings):
 
     def experiments(self) -> Iterator[tuple[str, Experiment]]:
         """Yield the experiments with their names."""
-        for dataset, model, node, arm, seed in product(
-            self.datasets, self.models, self.nodes or [None], self.arms, self.seeds
-        ):
-            name = "-".join(str(part) for part in (dataset, model, node, arm, seed) if part is not None)
+        kinds = [[node] for node in self.nodes] or [[]]
+        for dataset, model, nodes, arm, seed in product(self.datasets, self.models, kinds, self.arms, self.seeds):
             yield (
-                name,
-                Experiment(
-                    dataset=dataset,
-                    model=model,
-                    training=self.training_name(seed),
-                    arm=arm,
-                    nodes=[] if node is None else [node],
-                ),
+                "-".join([dataset, model, *nodes, arm, str(seed)]),
+                Experiment(dataset=dataset, model=model, training=self.training_name(seed), arm=arm, nodes=nodes),
             )

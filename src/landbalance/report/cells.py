@@ -51,9 +51,9 @@ class Cell:
     Parameters
     ----------
     nodes, workers, shares : str
-        Kinds of nodes; the workers in use, and the samples of the batch that each gets.
+        Kinds of nodes; the workers, and the samples of the batch that each gets (none: left out).
     emulated : bool
-        Whether one of the workers in use is made slower than it is.
+        Whether one of the workers is made slower than it is.
     experiments, missing : list of str
         All of them, and those not run yet.
     accuracy, accuracy_sd : float or None
@@ -167,9 +167,9 @@ def _cell(names: list[str], config: Config, runs: dict[str, Run], equal_step: fl
     reached = [run.plan.predicted.fraction_of_total_speed * run.plan.predicted.step_seconds for run in found]
     return replace(
         cell,
-        emulated=any(worker.emulated for run in found for worker in run.plan.used),
-        workers=" + ".join(worker.title for worker in plan.used),
-        shares=" + ".join(str(worker.share) for worker in plan.used),
+        emulated=any(worker.emulated for worker in plan.workers),
+        workers=" + ".join(worker.title for worker in plan.workers),
+        shares=" + ".join(str(worker.share) for worker in plan.workers),
         accuracy=_mean([run.accuracy for run in found]),
         accuracy_sd=_deviation([run.accuracy for run in found]),
         step_seconds=step,
