@@ -200,6 +200,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--tiles", type=Path, help="tile store whose tiles the two models are compared on")
     report = with_cluster(add("report", commands.report, "write the HTML report of an experiment, or of all"))
     report.add_argument("experiment", nargs="?", help="a name under `experiments`; an overview of all when left out")
+    add(
+        "compare",
+        commands.compare,
+        "write the comparison of arms over all seeds, as far as they have been run",
+    )
     design = sampling(
         "design", commands.design, "draw points of a map, stratified by its classes, for a person to label"
     )

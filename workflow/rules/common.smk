@@ -249,7 +249,7 @@ def profile_settings(wildcards):
     return lines(
         {
             "profile": dump(CONFIG.profile),
-            "model": dump(CONFIG.models[wildcards.model]),
+            "model": dump(CONFIG.models[wildcards.model], "weights"),
             "shape": shape,
             "node": {"workers": [dump(worker) for worker in node_called(wildcards.node).workers]},
             "libraries": {name: installed(name) for name in ("torch", "torchvision", "segmentation-models-pytorch")},
@@ -340,6 +340,12 @@ def index_settings(wildcards):
     """Return what the overview shows besides the reports."""
     experiments = {name: dump(item) for name, item in CONFIG.experiments.items()}
     return lines({"report": {"title": CONFIG.report.title}, "index": {"experiments": experiments}})
+
+
+def compare_settings(wildcards):
+    """Return what the comparison of arms shows besides the results: which experiments differ by their seed alone."""
+    work = {name: [dump(item), dump(CONFIG.training[item.training])] for name, item in CONFIG.experiments.items()}
+    return lines({"report": {"title": CONFIG.report.title}, "compare": {"experiments": work}})
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------
