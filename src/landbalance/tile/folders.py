@@ -15,7 +15,7 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
-from landbalance.config import ColumnSplit, Dataset
+from landbalance.config import ColumnSplit, Dataset, ListSplit
 from landbalance.errors import UserError
 from landbalance.progress import Progress
 from landbalance.tile.columns import splits_of_images
@@ -105,7 +105,7 @@ def _splits(
     dataset: Dataset, source: Path, images: Sequence[PurePosixPath], classes: NDArray[np.uint8]
 ) -> NDArray[np.int8]:
     """Return the split of each image; -1 where it is in none."""
-    if isinstance(dataset.split, ColumnSplit):
+    if isinstance(dataset.split, ColumnSplit | ListSplit):
         return splits_of_images(dataset.split, source, images)
     return draw_samples(classes, dataset.split.wanted, dataset.split.seed)
 
