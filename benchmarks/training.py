@@ -144,6 +144,8 @@ def torchgeo_epochs(images: Path, epochs: int, same: bool, level: float | None) 
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
     class Task(ClassificationTask):  # type: ignore[misc]
+        monitor = "val_loss" if level else "train_loss"
+
         def configure_models(self) -> None:
             bare = network()
             self.model = bare if same else bare.to(memory_format=torch.contiguous_format)
