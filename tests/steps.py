@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from landbalance.distributed.clock import Clock
 from landbalance.distributed.group import Communicator
 from landbalance.distributed.reduction import sum_in_group
 from landbalance.optimiser import build_optimiser
-from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore
+from landbalance.tiles import IGNORED, Normalisation, Split, StoreInfo, TileStore
 from landbalance.train.checkpoint import Position
 from landbalance.train.loop import Job, StopRequest, train
 from landbalance.train.order import epoch_order, slice_of
@@ -118,7 +117,7 @@ class Tiles(TileStore):
             tile_size=SIZE,
             resolution=None,
             tiles=len(images),
-            tiles_per_shard=len(images),
+            shards=[],
             normalisation=Normalisation(mean=[0.0] * BANDS, std=[1.0] * BANDS),
             percentiles={},
             class_counts={split: [1] * CLASSES for split in ("train", "validation", "test")},
@@ -127,9 +126,9 @@ class Tiles(TileStore):
         values = {"folder": Path(), "info": info, "pixels": images, "marks": labels, "train": train, "was_read": []}
         self.__dict__.update(values)
 
-    @cached_property
-    def _splits(self) -> NDArray[np.str_]:
-        return np.where(np.arange(len(self.pixels)) < self.train, "train", "validation")
+    def ids(self, split: Split) -> NDArray[np.int64]:
+        train = np.arange(len(self.pixels)) < self.train
+        return np.flatnonzero({"train": train, "validation": ~train}[split])
 
     def read(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.generic], NDArray[np.uint8]]:
         self.was_read.extend(ids.tolist())

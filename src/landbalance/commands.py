@@ -60,19 +60,66 @@ def cluster(options: argparse.Namespace) -> int:
 
 def download(options: argparse.Namespace) -> None:
     """Run the download stage."""
-    from landbalance.download import run
+    from landbalance.config import catalogue, load_config
+    from landbalance.download import offline, run
 
-    dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, Layout(options.results).download(options.dataset))
+    configured = load_config(options.config).datasets
+    if options.dataset not in configured and options.dataset in catalogue.names():
+        sources = catalogue.sources(options.dataset, "landbalance download")
+    else:
+        sources = _named(options, "datasets", options.dataset).sources
+    online = not (options.offline or offline())
+    run(options.dataset, sources, Layout(options.results).download(options.dataset), online)
+
+
+def datasets(options: argparse.Namespace) -> None:
+    """List the catalogue of data sets, or describe some."""
+    from landbalance.config import catalogue
+
+    if options.names:
+        sys.stdout.write("\n\n".join(catalogue.details(name) for name in options.names) + "\n")
+    else:
+        sys.stdout.write(catalogue.listing() + "\n")
+
+
+def search(options: argparse.Namespace) -> None:
+    """Print sources and scenes that a STAC catalogue has."""
+    from landbalance.files import write_text
+    from landbalance.search import Wanted, search
+
+    if options.limit is not None and options.limit < 1:
+        raise UserError(f"--limit: found {options.limit}; allowed: 1 or more.")
+    wanted = Wanted(
+        options.api,
+        options.collection,
+        options.area,
+        options.dates,
+        options.bands,
+        options.cloud,
+        options.mask,
+        options.limit,
+    )
+    text = search(wanted)
+    if options.out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(options.out, text)
 
 
 def tile(options: argparse.Namespace) -> None:
-    """Run the tile stage."""
+    """Run the tile stage, or draw some of the tiles."""
     from landbalance.tile import run
 
     layout = Layout(options.results)
     dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset))
+    if options.preview:
+        from landbalance.tile.preview import preview
+
+        target = layout.tile(options.dataset) / "preview.png"
+        preview(options.dataset, dataset, layout.tile(options.dataset), target)
+        sys.stdout.write(f"{target}\n")
+        return
+    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset), options.scene)
 
 
 def profile(options: argparse.Namespace) -> None:
@@ -174,13 +221,16 @@ def train(options: argparse.Namespace) -> int:
     return run(options.experiment, config, layout, command, options.restart, site)
 
 
-def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, str]:
-    """Return the name of the GPU that each kind of node with one was measured on."""
+def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, list[str | None]]:
+    """Return what each worker of each kind of node was measured on: the name of a GPU, or None for the CPU."""
     from landbalance.profiles import read_profile
 
     paths = {node.name: layout.profile(experiment.dataset, experiment.model, node.name) for node in cluster.nodes}
     found = {name: read_profile(path).curves for name, path in paths.items() if path.exists()}
-    return {name: curve.device_name for name, curves in found.items() for curve in curves if curve.device == "cuda"}
+    return {
+        name: [curve.device_name if curve.device == "cuda" else None for curve in curves for _ in range(curve.count)]
+        for name, curves in found.items()
+    }
 
 
 def evaluate(options: argparse.Namespace) -> None:
@@ -227,7 +277,7 @@ def map(options: argparse.Namespace) -> None:
 
 def _map_with_bundle(options: argparse.Namespace) -> None:
     from landbalance.config import Map
-    from landbalance.config.load import checked
+    from landbalance.config.checks import checked
     from landbalance.map import run_bundle
     from landbalance.workflow import overridden
 

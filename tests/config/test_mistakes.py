@@ -59,7 +59,7 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("experiments.havel.arm", "ballanced", ["experiments.havel.arm: found 'ballanced'", "'balanced'", "'equal'"]),
     ("training.full.optimiser.name", "adam", ["training.full.optimiser.name: found 'adam'", "'sgd' or 'adamw'"]),
     ("datasets.havel.task", "segment", ["datasets.havel.task", "'segmentation' or 'classification'"]),
-    ("datasets.havel.split.by", "blocks", ["datasets.havel.split", "blocks", "'block', 'sample'"]),
+    ("datasets.havel.split.by", "blocks", ["datasets.havel.split", "blocks", "'block', 'polygon'"]),
     ("datasets.havel.split.by", DELETE, ["datasets.havel.split", "by"]),
     # names that refer to something
     ("experiments.havel.dataset", "havle", ["no dataset is called havle", "did you mean havel?", "allowed: havel"]),

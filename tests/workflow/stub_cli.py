@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--cluster", type=Path)
     parser.add_argument("--attempt", type=int)
+    parser.add_argument("--scene")
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
     config = load_config(options.config)
@@ -35,7 +36,8 @@ def main() -> int:
         return 1
     if options.cluster is not None and not options.cluster.is_file():
         return 2
-    for path in _outputs(options.stage, options.names, Layout(options.results), config):
+    names = [*options.names, options.scene] if options.scene else options.names
+    for path in _outputs(options.stage, names, Layout(options.results), config):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Other content each time, as real results have it: Snakemake compares checksums of small files.
         path.write_bytes(os.urandom(16))
@@ -65,6 +67,8 @@ def _outputs(stage: str, names: list[str], layout: Layout, config: Config) -> li
             return [layout.download(dataset) / "manifest.json"]
         case "tile", [dataset]:
             return [layout.tile(dataset) / name for name in ("index.parquet", "statistics.json")]
+        case "tile", [dataset, scene]:
+            return [layout.tile(dataset) / "scenes" / f"{scene}.json"]
         case "profile", [dataset, model, node]:
             return [layout.profile(dataset, model, node), layout.profile(dataset, model, node).with_suffix(".svg")]
         case "plan", [experiment]:

@@ -36,7 +36,8 @@ MAPS = of("map report", *BOTH)
 LEARNING = of("train evaluate map report", *BOTH)
 PROFILE = {"profile havel unet local"}
 PLANS = of("plan report", *BOTH)
-TILES = {"tile havel"} | of("plan train evaluate map report", *BOTH)
+SPLITS = {"tile havel"} | of("plan train evaluate map report", *BOTH)
+TILES = {f"tile havel {SCENE}"} | SPLITS
 # A report compares with the run that has equal shares, so it follows that run too.
 EQUAL = of("train evaluate map", "havel-equal") | REPORTS
 EVERYTHING = {"download havel"} | TILES
@@ -50,15 +51,24 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     (f"datasets.havel.scenes.{SCENE}.acquired", "once", REPORTS),
     (f"datasets.havel.scenes.{SCENE}.nodata", 0.0, TILES),
     (f"datasets.havel.scenes.{SCENE}.bands.B01", "other.jp2", TILES),
+    (f"datasets.havel.scenes.{SCENE}.mask", {"band": "clouds.tif", "values": [1]}, TILES),
+    (f"datasets.havel.scenes.{SCENE}.offset", -1000.0, TILES),
+    (f"datasets.havel.scenes.{SCENE}.labels", "own.gpkg", TILES),
     ("datasets.havel.labels.field", "code", TILES),
+    ("datasets.havel.labels.radius", 30.0, TILES),
     ("datasets.havel.resolution", 20, TILES),
     ("datasets.havel.display", ["B08", "B04", "B03"], REPORTS),
     ("datasets.havel.classes.0.colour", "#000000", MAPS),
-    ("datasets.havel.classes.0.name", "Wood", TILES),
+    ("datasets.havel.classes.0.name", "Wood", SPLITS),
     ("datasets.havel.classes.0.values", ["wood"], TILES),
     ("datasets.havel.tiles.size", 64, TILES | PROFILE),
     ("datasets.havel.tiles.labelled", 0.1, TILES),
-    ("datasets.havel.split.seed", 1, TILES),
+    ("datasets.havel.tiles.per_class", 50, SPLITS),
+    ("datasets.havel.tiles.balance", True, SPLITS),
+    ("datasets.havel.split.seed", 1, SPLITS),
+    ("datasets.havel.split.buffer", 8, SPLITS),
+    ("datasets.havel.split.size", 256, TILES),
+    ("datasets.havel.split", {"by": "scene"}, TILES),
     ("models.unet.width", 8, PROFILE | PLANS | LEARNING),
     ("training.full.epochs", 31, of("train evaluate map report", "havel")),
     ("training.short.epochs", 4, EQUAL),
@@ -115,6 +125,16 @@ def test_one_setting(done: Clone, tmp_path: Path, key: str, value: Any, expected
     config = yaml.safe_load((done.root / "config.yaml").read_text(encoding="utf-8"))
     case = write_yaml(tmp_path / "case.yaml", changed(config, key, value))
     assert done.due("--profile", "local", "--configfile", str(case)) == expected
+
+
+def test_a_scene_more(done: Clone, tmp_path: Path) -> None:
+    """It is the only one cut; then all that learns from the tiles follows, and it is mapped too."""
+    config = yaml.safe_load((done.root / "config.yaml").read_text(encoding="utf-8"))
+    scenes = config["datasets"]["havel"]["scenes"]
+    scenes["later"] = copy.deepcopy(scenes[SCENE])
+    case = write_yaml(tmp_path / "case.yaml", config)
+    maps = {f"map {experiment} later" for experiment in BOTH}
+    assert done.due("--profile", "local", "--configfile", str(case)) == {"tile havel later"} | SPLITS | maps
 
 
 def test_nothing(done: Clone, tmp_path: Path) -> None:

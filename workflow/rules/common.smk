@@ -25,8 +25,9 @@ from snakemake.common import get_appdirs
 import landbalance
 from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
+from landbalance.cluster.orphans import cancel_orphans
 from landbalance.config import parse_config
-from landbalance.config.load import read_yaml
+from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError
 from landbalance.files import files_in
 from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
@@ -61,15 +62,16 @@ def checked_config():
 
 
 def cluster_file():
-    """Return the cluster description in use; none is a `UserError`."""
+    """Return the cluster description in use, wherever links lead to it; none is a `UserError`."""
     places = get_appdirs()
-    return chosen_cluster(
+    path = chosen_cluster(
         option=workflow.config_settings.config.get("cluster"),
         start=Path(workflow.rundir),  # the shell's folder, whatever --directory says, as for --configfile
         root=Path(workflow.basedir),
         site_folders=[Path(places.user_config_dir), Path(places.site_config_dir)],
         is_main_process=workflow.is_main_process,
     )
+    return Path(shown(path.resolve()))
 
 
 def shown(path):
@@ -89,7 +91,7 @@ def config_path(wildcards, input):
 
 def cluster_path(wildcards, input):
     """Return the cluster description that the stages read."""
-    return shown(CLUSTER_FILE)
+    return str(CLUSTER_FILE)
 
 
 # --- what a stage depends on ------------------------------------------------------------------------------------
@@ -191,25 +193,46 @@ def folder_state(folder):
 
 
 def download_settings(wildcards):
-    """Return what decides the files fetched; licence and attribution are wording, which the report shows."""
+    """Return what decides the files fetched: not where they may also be had, nor wording, which the report shows."""
     wanted = CONFIG.datasets[wildcards.dataset].sources
     return lines(
         {
             "dataset": {
-                "sources": [dump(source, "licence", "attribution") for source in wanted],
+                "sources": [dump(source, "mirrors", "licence", "attribution") for source in wanted],
                 "folders": {str(path): folder_state(path) for path in local_paths(wildcards.dataset) if path.is_dir()},
             }
         }
     )
 
 
-def tile_settings(wildcards):
-    """Return what decides the tiles: not the sources (the manifest is an input), and nothing that is only shown."""
+def cut_settings(wildcards):
+    """Return what decides how a scene is cut: not the sources (the manifest is an input), nor what splits its tiles."""
     dataset = CONFIG.datasets[wildcards.dataset]
-    scenes = {name: dump(scene, "acquired") for name, scene in dataset.scenes.items()}
+    if not dataset.scenes:
+        return []
+    return lines(
+        {
+            "dataset": {
+                "task": dataset.task,
+                "resolution": dataset.resolution,
+                "resampling": dataset.resampling,
+                "labels": dump(dataset.labels),
+                "classes": [dump(item, "name", "colour") for item in dataset.classes],
+                "tiles": dump(dataset.tiles, "per_class", "balance"),
+                # Tiles stay inside the blocks of a split, where it has blocks.
+                "block": getattr(dataset.split, "size", None),
+            },
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+        }
+    )
+
+
+def tile_settings(wildcards):
+    """Return what decides the splits and the list of tiles; nothing that is only shown."""
+    dataset = CONFIG.datasets[wildcards.dataset]
     classes = [dump(item, "colour") for item in dataset.classes]
-    rest = dump(dataset, "sources", "display", "scenes", "classes")
-    return lines({"dataset": {**rest, "scenes": scenes, "classes": classes}})
+    rest = dump(dataset, "catalogue", "sources", "display", "scenes", "classes")
+    return lines({"dataset": {**rest, "scenes": list(dataset.scenes), "classes": classes}})
 
 
 def profile_settings(wildcards):
@@ -283,7 +306,7 @@ def map_settings(wildcards):
     return lines(
         {
             "map": dump(CONFIG.map, "mosaic"),
-            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired", "labels"),
             "dataset": {
                 "resolution": dataset.resolution,
                 "resampling": dataset.resampling,

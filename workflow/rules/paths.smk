@@ -23,6 +23,12 @@ def tile_paths(wildcards):
     )
 
 
+def scene_notes(wildcards):
+    """Return the notes of the scenes of a dataset that they are cut; images in folders have none."""
+    scenes = CONFIG.datasets[wildcards.dataset].scenes
+    return [f"results/tile/{wildcards.dataset}/scenes/{scene}.json" for scene in scenes]
+
+
 def manifest_path(wildcards):
     """Return the list of source files of an experiment's dataset."""
     return f"results/download/{experiment_of(wildcards).dataset}/manifest.json"

@@ -9,8 +9,8 @@ from landbalance.workflow import record_site, recorded_cluster
 
 
 def site():
-    """Return the name of the cluster description in use: its path, wherever links lead to it."""
-    return shown(Path(CLUSTER_FILE).resolve())
+    """Return the name of the cluster description in use: its path."""
+    return str(CLUSTER_FILE)
 
 
 def record_of(experiment):

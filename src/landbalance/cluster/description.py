@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator
 
 from landbalance.config.base import Name, Positive, Settings, Text
-from landbalance.config.load import checked, read_yaml
+from landbalance.config.checks import checked, read_yaml
 from landbalance.errors import UserError
 
 

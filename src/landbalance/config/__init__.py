@@ -5,15 +5,9 @@ training and outputs, `landbalance.config.load` reads and checks a whole file.
 """
 
 from landbalance.config.data import (
-    BlockSplit,
     ClassInfo,
     Dataset,
-    Folders,
-    PolygonLabels,
-    RandomSplit,
-    Scene,
     Source,
-    Tiles,
 )
 from landbalance.config.grids import Grid
 from landbalance.config.learning import (
@@ -27,10 +21,13 @@ from landbalance.config.learning import (
     Training,
 )
 from landbalance.config.load import Config, load_config, parse_config
+from landbalance.config.scenes import Folders, RasterLabels, Scene, VectorLabels
+from landbalance.config.split import BlockSplit, ColumnSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
 
 __all__ = [
     "BlockSplit",
     "ClassInfo",
+    "ColumnSplit",
     "Config",
     "Dataset",
     "Evaluate",
@@ -40,14 +37,17 @@ __all__ = [
     "Map",
     "Model",
     "Optimiser",
-    "PolygonLabels",
+    "PolygonSplit",
     "Profile",
     "RandomSplit",
+    "RasterLabels",
     "Report",
     "Scene",
+    "SceneSplit",
     "Source",
     "Tiles",
     "Training",
+    "VectorLabels",
     "load_config",
     "parse_config",
 ]

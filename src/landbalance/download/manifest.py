@@ -62,9 +62,12 @@ def write_manifest(folder: Path, dataset: str, sources: Sequence[SourceRecord]) 
 
 def source_name(source: Source) -> str:
     """Return the package, address or path of a source; user name and password in an address are left out."""
-    if source.url is None:
-        return source.package or source.path or ""
-    scheme, _, rest = source.url.partition("://")
+    return source.package or source.path or address_name(source.url or "")
+
+
+def address_name(url: str) -> str:
+    """Return an address without user name and password."""
+    scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from landbalance.config import Config, Experiment
+from landbalance.config.checks import checked
 from landbalance.config.learning import Arm
-from landbalance.config.load import checked
 from landbalance.files import read_json
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
