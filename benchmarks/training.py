@@ -80,12 +80,14 @@ def prepared(folder: Path, images: Path, validation: float, epochs: int | None) 
     from landbalance.tile import run
 
     config = eurosat()
-    dataset = config["datasets"]["eurosat"]
     names = sorted(path.name for path in images.iterdir() if path.is_dir())
-    dataset["sources"] = [{"path": str(images), "licence": "as it comes"}]
-    dataset["folders"]["path"] = images.name
-    dataset["classes"] = [{"name": n, "colour": f"#0000{k:02x}", "values": [n]} for k, n in enumerate(names)]
-    dataset["split"] = {"by": "sample", "train": 1 - validation, "validation": validation, "test": 0.0}
+    config["datasets"]["eurosat"] = {
+        "task": "classification",
+        "sources": [{"path": str(images), "licence": "as it comes"}],
+        "folders": {"path": images.name, "bands": ["red", "green", "blue"]},
+        "classes": [{"name": n, "colour": f"#0000{k:02x}", "values": [n]} for k, n in enumerate(names)],
+        "split": {"by": "sample", "train": 1 - validation, "validation": validation, "test": 0.0},
+    }
     if epochs is not None:
         config["training"]["scratch"] = {"epochs": epochs, "batch_size": BATCH, "seed": 0}
     folder.mkdir()
