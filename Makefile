@@ -1,7 +1,7 @@
 # `make demo` makes a map and a report from real data on this machine; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm lint schema pictures clean chromium
+.PHONY: help demo test test-browser test-slurm slurm-commands lint schema pictures clean chromium
 
 # Relative, so that a folder with spaces in its name works; the commands below find what is installed here first.
 VENV := .venv
@@ -33,14 +33,24 @@ chromium: $(VENV)/installed-workflow-dev-browser
 	  python -m playwright install chromium; \
 	fi
 
-test-slurm: $(VENV)/installed-workflow-dev  ## the tests on a real Slurm, which is started on this machine (root, Debian)
-	@for name in slurmctld slurmd sbatch; do \
-	  if ! PATH="$$PATH:/usr/sbin:/sbin" command -v "$$name" > /dev/null; then \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	      apt-get install -y --no-install-recommends slurmctld slurmd slurm-client; break; \
+test-slurm: slurm-commands $(VENV)/installed-workflow-dev  ## the tests on a real Slurm, which is started on this machine (root, Debian)
+	python -m pytest -m slurm --durations 0 --durations-min 5 tests/slurm
+
+# Debian's packages; nothing of them is started but by the tests, and those stop it again.
+slurm-commands:
+	@if [ "$$(id -u)" != 0 ]; then \
+	  echo "make test-slurm starts Slurm's daemons and brakes nodes: run it as root (in a container, for example)." >&2; exit 1; \
+	fi; \
+	for name in slurmctld slurmd sbatch; do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$$name" > /dev/null && continue; \
+	  if ! command -v apt-get > /dev/null; then \
+	    echo "make test-slurm: $$name is not there, and neither is apt-get to install it. Install Slurm's controller," \
+	      "node daemon and commands." >&2; exit 1; \
 	  fi; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client && break; \
+	  echo "make test-slurm: slurmctld, slurmd and slurm-client could not be installed." >&2; exit 1; \
 	done
-	python -m pytest -m slurm tests/slurm
 
 lint: $(VENV)/installed-workflow-dev-cloud-stac  ## style, types, imports, workflow, spelling, generated files
 	ruff check .

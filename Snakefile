@@ -53,6 +53,7 @@ localrules:
     plan,
     report,
     index,
+    compare,
     profile_settings,
     train_settings,
 
@@ -60,6 +61,8 @@ localrules:
 # Not during a dry run, which leaves no file behind.
 onstart:
     freeze(CONFIG, RESULTS)
+    if workflow.execution_settings.lock:
+        cancel_orphans(Path(".snakemake", "log"))
 
 
 onsuccess:

@@ -61,6 +61,8 @@ class Problem:
     norm: Norm = "group"
     micro_batches: tuple[int | None, ...] = (None, None, None)
     clip_norm: float | None = None
+    label_smoothing: float = 0.0
+    shift: int = 0
     seed: int = 0
     validation: int = 1
     arm: Arm = "balanced"
@@ -71,7 +73,7 @@ class Problem:
         optimiser = Optimiser(name="sgd", learning_rate=LEARNING_RATE, momentum=0.9, weight_decay=1e-3)
         return Training(
             epochs=1, batch_size=sum(self.shares), optimiser=optimiser, schedule="constant",
-            clip_norm=self.clip_norm, seed=self.seed,
+            clip_norm=self.clip_norm, label_smoothing=self.label_smoothing, shift=self.shift, seed=self.seed,
         )  # fmt: skip
 
     @property
@@ -213,14 +215,16 @@ def in_one_process(problem: Problem) -> Outcome:
     network = network_of(problem).train()
     optimiser = build_optimiser(network, settings.optimiser)
     weights = None if problem.weights is None else problem.weights.double()
+    smoothed_loss_of = nn.CrossEntropyLoss(weights, ignore_index=IGNORED, label_smoothing=problem.label_smoothing)
     loss_of = nn.CrossEntropyLoss(weights, ignore_index=IGNORED)
-    reader = BatchReader(store, problem.weights, settings.augmentation == "dihedral", settings.seed)
+    augment = settings.augmentation == "dihedral"
+    reader = BatchReader(store, problem.weights, augment, settings.seed, settings.shift)
     gradients, total_loss, total_weight = [], 0.0, 0.0
     for start in range(0, len(problem.order), settings.batch_size):
         batch = reader.batch(problem.order[start : start + settings.batch_size], 0)
         logits = network(batch.images.double())
         # The mean over nothing is 0/0; a step without a label is one with gradient 0.
-        loss = loss_of(logits, batch.labels) if (batch.labels != IGNORED).any() else 0.0 * logits.sum()
+        loss = smoothed_loss_of(logits, batch.labels) if (batch.labels != IGNORED).any() else 0.0 * logits.sum()
         loss.backward()
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(network.parameters(), settings.clip_norm)

@@ -82,11 +82,11 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=run)
         return command
 
-    def with_cluster(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    def with_cluster(command: argparse.ArgumentParser, profile: str = "local") -> argparse.ArgumentParser:
         command.add_argument(
             "--cluster",
             type=Path,
-            default=Path("profiles/local/cluster.yaml"),
+            default=Path("profiles", profile, "cluster.yaml"),
             help="which nodes and workers there are (default: %(default)s)",
         )
         return command
@@ -98,7 +98,9 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     with_cluster(add("check", commands.check, "check the configuration and the cluster description, and run nothing"))
-    cluster = with_cluster(add("cluster", commands.cluster, "describe a Slurm cluster, or check its description"))
+    cluster = with_cluster(
+        add("cluster", commands.cluster, "describe a Slurm cluster, or check its description"), "slurm"
+    )
     what = cluster.add_mutually_exclusive_group(required=True)
     what.add_argument("--detect", action="store_true", help="print a first draft of the description of this cluster")
     what.add_argument("--check", action="store_true", help="say what of the description does not fit this cluster")
@@ -198,6 +200,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--tiles", type=Path, help="tile store whose tiles the two models are compared on")
     report = with_cluster(add("report", commands.report, "write the HTML report of an experiment, or of all"))
     report.add_argument("experiment", nargs="?", help="a name under `experiments`; an overview of all when left out")
+    add(
+        "compare",
+        commands.compare,
+        "write the comparison of arms over all seeds, as far as they have been run",
+    )
     design = sampling(
         "design", commands.design, "draw points of a map, stratified by its classes, for a person to label"
     )

@@ -156,8 +156,9 @@ def plan(options: argparse.Namespace) -> None:
     from landbalance.plan import run
     from landbalance.tiles import open_tiles
 
-    config, cluster, layout = load_config(options.config), load_cluster(options.cluster), Layout(options.results)
+    config, layout = load_config(options.config), Layout(options.results)
     experiment = _named(options, "experiments", options.experiment)
+    cluster = load_cluster(options.cluster).limited_to(experiment.nodes)
     if options.what_if or options.batch_size:
         sys.stdout.write(_what_if(options, config, cluster, layout) + "\n")
         return
@@ -215,18 +216,21 @@ def train(options: argparse.Namespace) -> int:
     command = _worker_command(options, "train", options.experiment, *words)
     site = None
     if options.cluster:
-        cluster = load_cluster(options.cluster)
+        cluster = load_cluster(options.cluster).limited_to(experiment.nodes)
         site = Site(cluster, replan, _measured_gpus(experiment, cluster, layout), options.attempt)
     return run(options.experiment, config, layout, command, options.restart, site)
 
 
-def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, str]:
-    """Return the name of the GPU that each kind of node with one was measured on."""
+def _measured_gpus(experiment: Experiment, cluster: Cluster, layout: Layout) -> dict[str, list[str | None]]:
+    """Return what each worker of each kind of node was measured on: the name of a GPU, or None for the CPU."""
     from landbalance.profiles import read_profile
 
     paths = {node.name: layout.profile(experiment.dataset, experiment.model, node.name) for node in cluster.nodes}
     found = {name: read_profile(path).curves for name, path in paths.items() if path.exists()}
-    return {name: curve.device_name for name, curves in found.items() for curve in curves if curve.device == "cuda"}
+    return {
+        name: [curve.device_name if curve.device == "cuda" else None for curve in curves for _ in range(curve.count)]
+        for name, curves in found.items()
+    }
 
 
 def evaluate(options: argparse.Namespace) -> None:
@@ -315,6 +319,14 @@ def report(options: argparse.Namespace) -> None:
     else:
         _named(options, "experiments", options.experiment)
         run(options.experiment, config, layout, Inputs(options.config, options.cluster))
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Write the comparison of arms, of those experiments that have been run."""
+    from landbalance.config import load_config
+    from landbalance.report import run_compare
+
+    run_compare(load_config(options.config), Layout(options.results))
 
 
 def summary(options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """Files that appear whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
@@ -41,12 +42,14 @@ def placed(target: Path) -> Iterator[Path]:
 
 
 def write_error(target: Path, error: OSError) -> UserError:
-    """Return the message for a failed write: the file, the reason and the room that is left."""
+    """Return the message for a failed write: the file, the reason, the room that is left, and how to mend it."""
     folder = next(parent for parent in target.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(folder).free / 2**20
+    forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
     return UserError(
         f"{error.filename or target}: cannot be written: {error.strerror or error} "
-        f"({free:,.0f} MiB free in {folder}). Make room or choose another folder, then run again."
+        f"({free:,.0f} MiB free in {folder}). {'Allow writing there' if forbidden else 'Make room'} or choose another "
+        "folder, then run again."
     )
 
 

@@ -1,5 +1,6 @@
 """The plan file: who trains with which share of the global batch, and what that promises."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -99,6 +100,21 @@ class Plan(Settings):
     def used(self) -> list[PlannedWorker]:
         """Return the workers that train, by rank."""
         return [worker for worker in self.workers if worker.rank is not None]
+
+
+def gpu_number(workers: Sequence[PlannedWorker], worker: PlannedWorker) -> int | None:
+    """Return which of its node's GPUs a worker was profiled on, from 0; None if it computes on the CPU.
+
+    GPUs of a node are given out in the order of its `workers`, those left out of the plan included.
+    """
+    if worker.device == "cpu":
+        return None
+    return sum(
+        other.device == "cuda"
+        and (other.node, other.node_index) == (worker.node, worker.node_index)
+        and other.local_index < worker.local_index
+        for other in workers
+    )
 
 
 def planned_curve(curve: TimeCurve) -> PlannedCurve:

@@ -139,7 +139,7 @@ def profile_folders(
 def _profile_folder(name: str, places: Sequence[Path]) -> Path | None:
     for path in (place / name for place in places):
         if path.exists():
-            return path if path.is_dir() else path.parent
+            return path.resolve() if path.is_dir() else path.resolve().parent
     return None
 
 

@@ -52,6 +52,13 @@ def described(**changes: Any) -> Cluster:
             ["nodes.n.workers: 4 with device: cuda", 'write gres: "gpu:4"'],
         ),
         ({"workers": [{"device": "cpu", "threads": 40}]}, ["workers: 40 threads in all, but such a node has 32 CPUs"]),
+        (
+            {
+                "workers": [{"device": "cuda", "count": 2}, {"device": "cpu", "threads": 16}],
+                "slurm": {"constraint": "v100", "gres": "gpu:2"},
+            },
+            ["workers: 18 threads in all, one or more for each GPU, but such a node has 16 CPUs"],
+        ),
         ({"slurm": {"memory_mb": 70000}}, ["slurm.memory_mb: 70000 MB", "64000 MB"]),
         ({"workers": [{"device": "cpu", "count": 50}]}, ["workers: 75500 MB are asked for"]),
     ],
@@ -94,6 +101,14 @@ def test_a_draft_describes_all_nodes_that_are_up_and_fits() -> None:
 def test_nodes_without_features_have_a_name_too() -> None:
     cluster = Cluster.model_validate(yaml.safe_load(draft([machine("x"), machine("y", cpus=8)], PARTITIONS)))
     assert [(node.name, node.count) for node in cluster.nodes] == [("cpu", 1), ("cpu-2", 1)]
+
+
+def test_unlike_gpus_of_a_node_are_workers_of_unlike_sorts() -> None:
+    mixed = machine("m1", gpus=3, gres="gpu:a100:2(S:0),gpu:v100:1(S:1)")
+    (node,) = Cluster.model_validate(yaml.safe_load(draft([mixed], PARTITIONS))).nodes
+    assert [(worker.device, worker.count) for worker in node.workers] == [("cuda", 2), ("cuda", 1), ("cpu", 1)]
+    assert node.slurm is not None
+    assert node.slurm.gres == "gpu:3"
 
 
 def test_no_node_is_up() -> None:

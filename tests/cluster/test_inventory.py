@@ -2,7 +2,7 @@
 
 import pytest
 
-from landbalance.cluster.inventory import gpu_count, has_features, minutes_of, node_of, partition_of
+from landbalance.cluster.inventory import gpu_count, gpu_counts, has_features, minutes_of, node_of, partition_of
 
 NODE = (
     "NodeName=g07 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=4 CPUTot=4 CPULoad=4.97 AvailableFeatures=a100,ib "
@@ -52,6 +52,10 @@ def test_time_limits(text: str, minutes: int | None) -> None:
 )
 def test_gpus_of_a_gres(gres: str, count: int) -> None:
     assert gpu_count(gres) == count
+
+
+def test_gpus_by_sort() -> None:
+    assert gpu_counts("gpu:a100:2(S:0-1),gpu:v100:1(S:1),scratch:1") == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from statistics import median
 
+import psutil
 import pytest
 import yaml
 
@@ -166,3 +168,31 @@ def test_without_tiles_to_train_on_it_says_so(tmp_path):
     run = profile(tmp_path)
     assert run.returncode == 1
     assert "no tile is in the train split" in run.stderr
+
+
+def test_a_killed_worker_is_named_alone(measured, tmp_path):
+    """The other one only lost contact, and is not to blame."""
+    folder = shutil.copytree(measured[0], tmp_path / "copy")
+    text = (folder / "config.yaml").read_text().replace("tolerance: 0.5", "tolerance: 0.0001")  # it would take long
+    (folder / "config.yaml").write_text(text)
+    command = [sys.executable, "-m", "landbalance", "profile", "d", "m", "n", "--cluster", "cluster.yaml"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    second = None
+    while second is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+        children = psutil.Process(process.pid).children()
+        second = next((child for child in children if child.environ().get("RANK") == "1"), None)
+    # They have met when one link leads to the store and one to the other worker; then they measure.
+    while sum(link.status == psutil.CONN_ESTABLISHED for link in second.net_connections()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(2)
+    second.kill()
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "worker 0 lost contact with the others" in said
+    assert said.splitlines()[-1].endswith(
+        "worker 1 (cpu, 1 thread, emulated 4× slower) was killed by SIGKILL (out of memory?); all other workers were "
+        "ended."
+    )

@@ -1,6 +1,7 @@
 """A real Slurm cluster for all tests of this folder, and a small project that trains on it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from slurm_cluster import NODES, SlurmCluster
 from slurm_project import Project
 
 PARTITIONS = {"all": [node.name for node in NODES], "urgent": [node.name for node in NODES]}
+FAST, *SLOW = NODES
 
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """Return a running cluster: fast1, slow1 and slow2, without a brake."""
-    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"), NODES, PARTITIONS)
+    """Return a running cluster: fast1, slow1 and slow2, without a brake; fast1 has what Slurm takes for two GPUs."""
+    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"), [replace(FAST, gpus=2), *SLOW], PARTITIONS)
     try:
         cluster.start()
         for node in NODES:

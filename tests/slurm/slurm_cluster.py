@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ import psutil
 
 _CONF = Path("/etc/slurm/slurm.conf")
 _PERIOD_MICROSECONDS = 5000
-_FIRST_PORT = 17000
+_PORTS = range(17000, 18000, 20)
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,7 @@ class SlurmCluster:
             _end(int(path.read_text()))
             path.unlink()
         for name in self.nodes:
-            if self._group(name).exists():
-                self._group(name).rmdir()
+            self._remove_group(name)
         if _CONF.is_symlink() and Path(os.readlink(_CONF)) == self.folder / "slurm.conf":
             _CONF.unlink()
 
@@ -186,6 +186,17 @@ class SlurmCluster:
         root = Path("/sys/fs/cgroup/cpu" if os.access("/sys/fs/cgroup/cpu/cgroup.procs", os.W_OK) else "/sys/fs/cgroup")
         return root / f"landbalance-{self.folder.name}-{name}"
 
+    def _remove_group(self, name: str) -> None:
+        """Remove a node's cgroup, which the last process that died may hold for a moment."""
+        deadline = time.monotonic() + 10
+        while self._group(name).exists():
+            try:
+                self._group(name).rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
     def _daemon(self, name: str, command: Sequence[str | None]) -> None:
         with (self.folder / f"{name}.out").open("ab") as output:
             process = subprocess.Popen(
@@ -206,8 +217,9 @@ class SlurmCluster:
 
     def _configuration(self) -> str:
         host, folder = socket.gethostname().split(".")[0], self.folder
+        port = _free_ports(1 + len(self.nodes))
         nodes = [
-            f"NodeName={node.name} NodeHostname={host} NodeAddr=127.0.0.1 Port={_FIRST_PORT + 11 + number} "
+            f"NodeName={node.name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port + 1 + number} "
             f"CPUs={node.cpus} RealMemory={node.memory} Feature={node.feature} State=UNKNOWN"
             + (f" Gres=gpu:fake:{node.gpus}" if node.gpus else "")
             for number, node in enumerate(self.nodes.values())
@@ -220,7 +232,7 @@ class SlurmCluster:
         return "\n".join([
             "ClusterName=landbalance",
             f"SlurmctldHost={host}(127.0.0.1)",
-            f"SlurmctldPort={_FIRST_PORT}",
+            f"SlurmctldPort={port}",
             "SlurmUser=root",
             "SlurmdUser=root",
             "AuthType=auth/none",
@@ -261,6 +273,31 @@ class SlurmCluster:
             *nodes,
             *partitions,
         ]) + "\n"  # fmt: skip
+
+
+def _free_ports(count: int) -> int:
+    """Return the first of `count` ports in a row that nobody listens on."""
+    for first in _PORTS:
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    raise SystemExit("no free ports for Slurm's daemons on this machine")
+
+
+def left_behind(folder: Path) -> list[psutil.Process]:
+    """Return processes that still work in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
 
 
 def existing(folder: Path) -> SlurmCluster:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = """
@@ -34,8 +35,15 @@ def fresh_clone(root: Path) -> Path:
 
 def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a clone; what it says is in ``stdout``."""
-    return subprocess.run(
+    process = started(clone, *arguments)
+    said, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, said)
+
+
+def started(clone: Path, *arguments: str, output: int | IO[str] = subprocess.PIPE) -> "subprocess.Popen[str]":
+    """Start Snakemake in a clone."""
+    return subprocess.Popen(
         [str(Path(sys.executable).parent / "snakemake"), *arguments],
-        cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        cwd=clone, stdout=output, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(clone / "src")},
     )  # fmt: skip

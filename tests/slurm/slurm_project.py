@@ -8,12 +8,15 @@ from typing import Any
 
 import yaml
 
-from landbalance.cluster import load_cluster
+from landbalance.cluster import Node, load_cluster
 from landbalance.config import load_config
-from landbalance.files import read_json, write_json
+from landbalance.files import write_json
 from landbalance.plan import planned
 from landbalance.profiles import AllReduce, Curve, Machine, NodeProfile
-from stores import write_store
+from projects import write_project
+
+SECONDS = {"quick": 0.01, "old": 0.04}
+"""What a sample takes on each kind of node, as its profile says."""
 
 
 def node(name: str, feature: str, count: int = 1, slowdown: float = 2.0, **slurm: Any) -> dict[str, Any]:
@@ -28,47 +31,27 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.results = root / "results"
-        store = write_store(self.results / "tile" / "d", train=40, size=16)
-        info = read_json(store / "statistics.json")
-        self.config: dict[str, Any] = {
-            "datasets": {
-                "d": {
-                    "task": "segmentation",
-                    "sources": [{"path": "nowhere", "licence": "none"}],
-                    "scenes": {"s": {"bands": {band: f"{band}.tif" for band in info["bands"]}}},
-                    "labels": {"path": "l.gpkg", "field": "f"},
-                    "classes": [{key: item[key] for key in ("name", "colour", "values")} for item in info["classes"]],
-                    "tiles": {"size": 16},
-                    "split": {"by": "block", "size": 32},
-                }
-            },
+        write_project(
+            root,
             # float64, so that the split changes the result by less than any tolerance one would set by hand.
-            "models": {
-                "m": {
-                    "architecture": "unet", "depth": 3, "width": 8, "spectral": 8, "norm": "group",
-                    "precision": "float64",
-                }
+            model={"norm": "group", "precision": "float64"},
+            training={
+                "epochs": 10, "checkpoint_seconds": 0, "timeout_seconds": 20,
+                "optimiser": {"name": "sgd", "learning_rate": 0.01},
             },
-            "training": {
-                "t": {
-                    "epochs": 10, "batch_size": 8, "checkpoint_seconds": 0, "timeout_seconds": 20,
-                    "optimiser": {"name": "sgd", "learning_rate": 0.01},
-                }
-            },
-            "experiments": {"e": {"dataset": "d", "model": "m", "training": "t"}},
-        }  # fmt: skip
-        self.write(self.config, [node("quick", "fast"), node("old", "slow", count=2)])
+            train=40,
+        )  # fmt: skip
+        self.describe([node("quick", "fast"), node("old", "slow", count=2)])
 
-    def write(self, config: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
-        """Write configuration, cluster description, profiles of these nodes, and the plan."""
-        (self.root / "config.yaml").write_text(yaml.safe_dump(config))
+    def describe(self, nodes: list[dict[str, Any]], seconds: dict[str, float] = SECONDS) -> None:
+        """Write the cluster description, profiles of its nodes, on which a sample takes `seconds`, and the plan."""
         (self.root / "cluster.yaml").write_text(yaml.safe_dump({"nodes": nodes}))
         cluster = load_cluster(self.root / "cluster.yaml")
-        profiles = {kind.name: _profile(kind.name, kind.workers[0].title) for kind in cluster.nodes}
+        profiles = {kind.name: _profile(kind, seconds[kind.name]) for kind in cluster.nodes}
         for name, profile in profiles.items():
             write_json(self.results / "profile" / "d" / "m" / f"{name}.json", profile.model_dump(mode="json"))
-        plan = planned("e", load_config(self.root / "config.yaml"), cluster, profiles, 40)
-        write_json(self.results / "plan" / "e.json", plan.model_dump(mode="json"))
+        self.plan = planned("e", load_config(self.root / "config.yaml"), cluster, profiles, 40)
+        write_json(self.results / "plan" / "e.json", self.plan.model_dump(mode="json"))
 
     @property
     def folder(self) -> Path:
@@ -116,17 +99,19 @@ class Training:
         return self.process.wait(seconds)
 
 
-def _profile(name: str, title: str) -> NodeProfile:
-    """Return timings of a node: those called quick take a quarter of the others' time."""
-    each = 0.01 if name == "quick" else 0.04
+def _profile(node: Node, seconds: float) -> NodeProfile:
+    """Return timings of a node, on whose workers each sample takes as long."""
     sizes = [1, 2, 4, 8]
-    curve = Curve(
-        title=title, device="cpu", device_name="any", count=1, emulated=True, batch_sizes=sizes,
-        seconds=[[each * size] * 3 for size in sizes], largest_batch=None,
-    )  # fmt: skip
+    curves = [
+        Curve(
+            title=worker.title, device=worker.device, device_name="any", count=worker.count, emulated=worker.emulated,
+            batch_sizes=sizes, seconds=[[seconds * size] * 3 for size in sizes], largest_batch=None,
+        )
+        for worker in node.workers
+    ]  # fmt: skip
     return NodeProfile(
-        dataset="d", model="m", node=name, measured="2026-01-01T00:00:00+00:00", bands=2, tile_size=16, curves=[curve],
-        machine=Machine(processor="any", cores=1, memory_bytes=1, python="3", torch="2"),
+        dataset="d", model="m", node=node.name, measured="2026-01-01T00:00:00+00:00", bands=2, tile_size=16,
+        curves=curves, machine=Machine(processor="any", cores=1, memory_bytes=1, python="3", torch="2"),
         allreduce=AllReduce(
             backend="gloo", world_size=2, gradient_bytes=1, seconds=[0.001], latency_seconds=[0.0005],
             collectives_per_step=1,

@@ -1,6 +1,7 @@
 """The demo by `snakemake --profile slurm` on a fast and two slow nodes, as a new user runs it."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -8,8 +9,8 @@ import pytest
 import yaml
 
 from landbalance.files import read_json
-from slurm_cluster import NODES, SlurmCluster
-from slurm_demo import CLUSTER, SHORTER, fresh_clone, snakemake
+from slurm_cluster import NODES, SlurmCluster, left_behind
+from slurm_demo import CLUSTER, SHORTER, fresh_clone, snakemake, started
 
 pytestmark = pytest.mark.slurm
 
@@ -91,6 +92,65 @@ def test_a_changed_site_trains_again_only_when_asked(done: str, clone: Path) -> 
         assert due(clone, "--profile", "slurm", *SHORTER) == again
     finally:
         path.write_text(CLUSTER)
+
+
+def until(found: Callable[[], bool], seconds: float = 90) -> None:
+    """Return when something is so."""
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def quick(slurm: SlurmCluster) -> Iterator[None]:
+    """Lift the brakes for a while: what is tested here does not depend on speed."""
+    for node in NODES:
+        slurm.brake(node.name, 0)
+    yield
+    for node in NODES:
+        slurm.brake(node.name, node.percent)
+
+
+def killed(clone: Path, *arguments: str, when: Callable[[], bool]) -> None:
+    """Start Snakemake, kill it, and take its lock away as the next one asks to; its local jobs go on, as they do."""
+    with (clone / "killed.log").open("w") as output:
+        process = started(clone, *arguments, output=output)
+    until(when)
+    process.kill()
+    process.wait()
+    assert snakemake(clone, "--profile", "slurm", "--unlock").returncode == 0
+
+
+def test_snakemake_killed_while_a_job_runs(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """The job that it left is cancelled before the next Snakemake submits it again: never do two write one output."""
+    clone = fresh_clone(tmp_path / "clone")
+    target = ["--profile", "slurm", "--", "results/tile/havel/index.parquet"]
+    killed(clone, *target, when=lambda: "RUNNING" in slurm.jobs().values())
+    (orphan,) = slurm.jobs()
+    again = snakemake(clone, *target)
+    assert again.returncode == 0, again.stdout
+    assert f"job {orphan} (rule_tile" in again.stdout
+    assert "was left by a Snakemake that was killed, and is cancelled" in again.stdout
+    assert "JobState=CANCELLED" in slurm.run("scontrol", "show", "job", orphan)
+    assert slurm.jobs() == {}
+
+
+def test_snakemake_killed_while_a_training_runs(done: str, clone: Path, slurm: SlurmCluster, quick: None) -> None:
+    """The training goes on; the next Snakemake follows it, and what was left of the first one ends."""
+    options = ["--config", "training={full: {epochs: 3}, short: {epochs: 8}}", "profile={seconds: 20}"]
+    target = ["--profile", "slurm", *options, "--", "results/train/havel-equal/model.safetensors"]
+    log = clone / "logs/train/havel-equal.log"
+    log.unlink()
+    killed(clone, *target, when=lambda: log.exists() and "epoch 1/8" in log.read_text())
+    (job,) = slurm.jobs()
+    again = snakemake(clone, *target)
+    assert again.returncode == 0, again.stdout
+    assert f"job {job} of this training is there already (running): following it" in again.stdout
+    assert "submitted as job" not in again.stdout
+    assert read_json(clone / "results/train/havel-equal/run.json")["resumed"] == 0
+    assert slurm.jobs() == {}
+    until(lambda: not left_behind(clone), 30)
 
 
 def test_a_mistake_in_the_description_stops_before_anything_is_submitted(clone: Path, slurm: SlurmCluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from landbalance.files import read_json
-from slurm_cluster import SlurmCluster
+from slurm_cluster import SlurmCluster, left_behind
 from slurm_project import Project, Training, node
 
 pytestmark = pytest.mark.slurm
@@ -24,18 +24,6 @@ def difference(one: Project, other: Project) -> float:
     return max(float(abs(first[key] - second[key]).max()) for key in first)
 
 
-def left_behind(project: Project) -> list[psutil.Process]:
-    """Return processes that still work in the project's folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(project.root) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
 def workers(slurm: SlurmCluster, name: str) -> list[psutil.Process]:
     """Return the processes of a node that train."""
     return [process for process in slurm.processes(name) if "RANK" in process.environ()]
@@ -44,10 +32,10 @@ def workers(slurm: SlurmCluster, name: str) -> list[psutil.Process]:
 def check_ended(project: Project, slurm: SlurmCluster, seconds: float = 40) -> None:
     """No job, no process and no half-written output is left within the time."""
     deadline = time.monotonic() + seconds
-    while (slurm.jobs() or left_behind(project)) and time.monotonic() < deadline:
+    while (slurm.jobs() or left_behind(project.root)) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert slurm.jobs() == {}
-    assert left_behind(project) == []
+    assert left_behind(project.root) == []
     assert not list(project.folder.glob("model*"))
     assert not list(project.folder.glob(".*.part"))
 
@@ -80,7 +68,7 @@ def test_kinds_that_differ_in_more_are_a_heterogeneous_job(project: Project, unb
     scratch = project.root / "scratch"
     scratch.mkdir()
     more = {"memory_mb": 1900, "scratch": str(scratch)}
-    project.write(project.config, [node("quick", "fast"), node("old", "slow", count=2, **more)])
+    project.describe([node("quick", "fast"), node("old", "slow", count=2, **more)])
     training = project.start()
     assert training.end() == 0, training.said
     assert training.said.count(f"tiles copied to {scratch}") == 2
@@ -121,10 +109,28 @@ def test_node_hangs(project: Project, slurm: SlurmCluster, unbroken: Project) ->
     assert difference(project, unbroken) < 1e-9
 
 
+def test_nodes_that_are_too_slow_are_left_out(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
+    """They are not even asked for: others may use them, and the model is the same without them."""
+    project.describe([node("quick", "fast"), node("old", "slow", count=2)], {"quick": 0.01, "old": 5.0})
+    slurm.brake("slow1", 2)
+    try:
+        training = project.start().until_it_trains()
+        (job,) = slurm.jobs()
+        assert slurm.run("squeue", "--noheader", f"--jobs={job}", "--format=%N") == "fast1"
+        assert training.end() == 0, training.said
+    finally:
+        slurm.brake("slow1", 0)
+    assert f"submitted as job {job} on 1 quick" in training.said
+    workers = read_json(project.folder / "run.json")["workers"]
+    left_out = {worker["node"]: worker["left_out"] for worker in workers if worker["rank"] is None}
+    assert "with it a step would take" in left_out["old"]
+    assert difference(project, unbroken) < 1e-9
+
+
 def test_time_limit_is_no_failure(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
     """Slurm tells the workers a minute before; they write a checkpoint, and another job goes on."""
     slow = [node("quick", "fast", slowdown=36.0), node("old", "slow", count=2, slowdown=36.0)]
-    project.write(project.config, slow)  # Slurm looks at time limits each half minute
+    project.describe(slow)  # Slurm looks at time limits each half minute
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()
     slurm.run("scontrol", "update", f"jobid={job}", "timelimit=1")
@@ -135,7 +141,7 @@ def test_time_limit_is_no_failure(project: Project, slurm: SlurmCluster, unbroke
 
 
 def test_out_of_memory(project: Project, slurm: SlurmCluster) -> None:
-    project.write(project.config, [node("quick", "fast", memory_mb=150), node("old", "slow", count=2, memory_mb=150)])
+    project.describe([node("quick", "fast", memory_mb=150), node("old", "slow", count=2, memory_mb=150)])
     training = project.start()
     assert training.end(60) == 1
     assert "ran out of memory on fast1" in training.said.splitlines()[-1]

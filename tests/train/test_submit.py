@@ -1,16 +1,20 @@
 """Submitting and following a training, without Slurm: its commands are stand-ins that answer from files."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from landbalance.cluster import Cluster, Slurm
+from landbalance import cluster
+from landbalance.cluster import Cluster
 from landbalance.cluster.inventory import Partition, SlurmNode
 from landbalance.cluster.request import Component
 from landbalance.errors import UserError
-from landbalance.train import allocation, submit
+from landbalance.plans import Plan, PlannedWorker
+from landbalance.train import allocation, jobs, submit
 from landbalance.train.allocation import description
+from projects import PREDICTION
 
 LINE = (
     "JobId={job} JobName=x JobState={state} Reason={reason} Requeue=1 Restarts={restarts} BatchFlag=1 "
@@ -23,15 +27,16 @@ def line(state: str, hosts: str = "a", reason: str = "None", restarts: int = 0, 
 
 
 def test_state_of_a_job() -> None:
-    state = submit._state_of([line("FAILED", status=143, restarts=2)])
+    state = jobs.state_of([line("FAILED", status=143, restarts=2)])
     assert (state.state, state.exit_status, state.restarts, state.hosts, state.minutes) == ("FAILED", 143, 2, "a", 62)
     assert state.ended
-    assert not submit._state_of([line("PENDING", hosts="(null)", reason="BeginTime")]).ended
+    assert jobs.state_of([line("FAILED").replace("RunTime=", "RunTime=1-")]).minutes == 24 * 60 + 62
+    assert not jobs.state_of([line("PENDING", hosts="(null)", reason="BeginTime")]).ended
 
 
 def test_a_component_that_lost_its_node_decides() -> None:
     """Slurm calls the other components of a heterogeneous job cancelled."""
-    state = submit._state_of([line("CANCELLED"), line("NODE_FAIL", hosts="b[1-2]", job=8)])
+    state = jobs.state_of([line("CANCELLED"), line("NODE_FAIL", hosts="b[1-2]", job=8)])
     assert (state.state, state.hosts) == ("NODE_FAIL", "a,b[1-2]")
 
 
@@ -46,7 +51,7 @@ def test_a_component_that_lost_its_node_decides() -> None:
 def test_out_of_memory_is_read_from_the_log(tmp_path: Path, log: str, hosts: str | None) -> None:
     """Slurm's own state is a mere FAILED."""
     (tmp_path / "log").write_text(f"before\n{log}\n")
-    found = submit._with_memory(submit._state_of([line("FAILED", status=1)]), tmp_path / "log")
+    found = jobs.with_memory(jobs.state_of([line("FAILED", status=1)]), tmp_path / "log")
     assert (found.state, found.hosts) == (("OUT_OF_MEMORY", hosts) if hosts else ("FAILED", "a"))
 
 
@@ -54,8 +59,11 @@ def machine(name: str, *features: str, state: str = "IDLE", gpus: int = 0) -> Sl
     return SlurmNode(name, f"10.0.0.{name[-1]}", ("all",), features, "", gpus, 4, 8000, state)
 
 
-ONE = Component(("quick", "old"), (1, 2), "[fast*1&slow*2]", 1, 2000, Slurm())
-TWO = [Component(("quick",), (1,), "fast", 1, 2000, Slurm()), Component(("old",), (2,), "slow", 1, 2000, Slurm())]
+ONE = Component(("quick", "old"), (1, 2), "[fast*1&slow*2]", 1, 2000, cluster.Slurm())
+TWO = [
+    Component(("quick",), (1,), "fast", 1, 2000, cluster.Slurm()),
+    Component(("old",), (2,), "slow", 1, 2000, cluster.Slurm()),
+]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +90,107 @@ def test_nodes_that_are_down_are_not_asked_for(
     assert (found == components) is (not down)
 
 
-def test_no_node_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "slurm_nodes", lambda: [machine("f1", "fast", state="DOWN")])
-    monkeypatch.setattr(submit, "slurm_partitions", lambda: [Partition("all", True, 60)])
+def training(folder: Path, identity: str = "settings") -> submit.Training:
+    return submit.Training("e", folder, ["landbalance", "train", "e"], identity)
+
+
+class Slurm:
+    """A stand-in for the commands: it takes any job, which ends as the test wants it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.queue, self.states, self.submitted, self.cancelled = folder, "", [], 0, []
+        self.nodes = [machine("f1", "fast"), machine("s1", "slow"), machine("s2", "slow")]
+        monkeypatch.setattr(submit, "asked", self.answer)
+        monkeypatch.setattr(submit, "slurm_nodes", lambda names=(): self.nodes)
+        monkeypatch.setattr(submit, "slurm_partitions", lambda: [Partition("all", True, 60)])
+        monkeypatch.setattr(submit, "requested", lambda plan, cluster, attempt: [ONE])
+        monkeypatch.setattr(submit, "host_names", lambda listed: [])
+        monkeypatch.setattr(submit, "job_state", lambda job: self.states.pop(0)())
+        monkeypatch.setattr(submit, "_cancelled", self.cancelled.append)
+        monkeypatch.setattr(submit, "_POLL_SECONDS", (0.0, 0.0))
+
+    def answer(self, *command: str) -> str:
+        if command[0] == "squeue":
+            return self.queue
+        assert command[0] == "sbatch"
+        self.submitted += 1
+        return f"{self.submitted}\n"
+
+    def run(self, identity: str = "settings") -> None:
+        submit.train_on_slurm(training(self.folder, identity), plan(), CLUSTER, 1)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    return Slurm(tmp_path, monkeypatch)
+
+
+def plan() -> Plan:
+    return Plan(experiment="e", arm="balanced", batch_size=8, workers=[], predicted=PREDICTION)
+
+
+def forgotten() -> jobs.JobState:
+    return jobs.JobState("")
+
+
+def test_no_node_is_left(slurm: Slurm) -> None:
+    slurm.nodes = [machine("f1", "fast", state="DOWN")]
     with pytest.raises(UserError, match="no node of the plan is available"):
-        submit._at_hand([ONE])
+        slurm.run()
+    assert slurm.submitted == 0
+
+
+def test_no_job_stays_when_all_its_nodes_are_gone(slurm: Slurm) -> None:
+    def gone() -> jobs.JobState:
+        slurm.nodes = [machine("f1", "fast", state="DOWN")]
+        return jobs.JobState("PENDING")
+
+    slurm.states = [gone]
+    with pytest.raises(UserError, match="no node of the plan is available"):
+        slurm.run()
+    assert slurm.cancelled == ["1"]
+
+
+def test_an_old_model_and_a_forgotten_job_are_no_success(slurm: Slurm) -> None:
+    (slurm.folder / "model.safetensors").write_text("of other settings")
+    slurm.states = [forgotten]
+    with pytest.raises(UserError, match="job 1 is not known to Slurm any more, and left no model"):
+        slurm.run()
+
+
+def test_a_forgotten_job_that_left_a_new_model_did_its_work(slurm: Slurm) -> None:
+    def trained() -> jobs.JobState:
+        (slurm.folder / "model.safetensors").write_text("new")
+        return forgotten()
+
+    slurm.states = [trained]
+    slurm.run()
+
+
+@pytest.mark.parametrize(("identity", "followed"), [("settings", True), ("other settings", False)])
+def test_only_a_job_with_the_same_settings_is_followed(slurm: Slurm, identity: str, followed: bool) -> None:
+    slurm.states = [forgotten, forgotten]
+    with pytest.raises(UserError):
+        slurm.run()
+    (comment,) = re.findall("--comment=(\\w+)", (slurm.folder / "job.sh").read_text())
+    slurm.queue = f"1|{comment}|RUNNING\n"
+    with pytest.raises(UserError):
+        slurm.run(identity)
+    assert (slurm.submitted, slurm.cancelled) == ((1, []) if followed else (2, ["1"]))
+
+
+def test_who_was_left_over_follows_no_more(slurm: Slurm) -> None:
+    """After SIGKILL to Snakemake, its `landbalance train` lives on beside that of the next Snakemake."""
+
+    def taken_over() -> jobs.JobState:
+        (slurm.folder / "follower").write_text("another host, another process")
+        return jobs.JobState("RUNNING")
+
+    slurm.states = [taken_over]
+    with pytest.raises(UserError, match="job 1 is followed by another process now"):
+        slurm.run()
+    assert slurm.cancelled == []
+    assert (slurm.folder / "follower").read_text() == "another host, another process"
 
 
 # --- inside the job ---
@@ -136,11 +240,29 @@ def test_success_and_a_stop_on_request_are_no_failure() -> None:
     assert allocation._judged({"a": ("stopped", "…"), "b": ("stopped", "…")}) == 143
 
 
-def test_another_gpu_than_was_measured_stops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho Tesla V100\necho Tesla V100\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    allocation._check_gpus("Tesla V100")
-    allocation._check_gpus(None)
-    with pytest.raises(UserError, match=r"has Tesla V100, but its kind was measured on Tesla A100.*forcerun profile"):
-        allocation._check_gpus("Tesla A100")
+def gpu_worker(local_index: int, device: str) -> PlannedWorker:
+    return PlannedWorker(
+        rank=local_index, node="gpu", node_index=0, local_index=local_index, title=device, device=device, threads=1,
+        slowdown=1.0, emulated=False, share=1, micro_batch=None, speed=1, predicted_seconds=1, left_out=None,
+    )  # fmt: skip
+
+
+def test_each_worker_is_compared_with_what_was_measured_in_its_place() -> None:
+    """A node may have unlike GPUs, and CPU workers beside them."""
+    site = allocation.Site(CLUSTER, lambda cluster: plan(), {"gpu": ["A100", "V100", None]})
+    found = [allocation._measured_gpu(site, gpu_worker(place, "cuda")) for place in range(4)]
+    assert found == ["A100", "V100", None, None]
+
+
+def test_staging_does_not_blame_the_copy_for_what_goes_wrong_after_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURMD_NODENAME", "a")
+    monkeypatch.setenv(allocation.TILES, "")
+    (tmp_path / "tiles").mkdir()
+    with pytest.raises(FileNotFoundError), allocation._staged(tmp_path / "tiles", str(tmp_path)):
+        (tmp_path / "other").read_text()
+    with pytest.raises(UserError, match="cannot be written"), allocation._staged(tmp_path / "gone", str(tmp_path)):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["tiles"]

@@ -42,15 +42,18 @@ def main() -> int:
         # Other content each time, as real results have it: Snakemake compares checksums of small files.
         path.write_bytes(os.urandom(16))
     if options.stage == "plan":
-        write_json(Layout(options.results).plan(options.names[0]), _plan(options.cluster))
+        write_json(
+            Layout(options.results).plan(options.names[0]),
+            _plan(options.cluster, config.experiments[options.names[0]].nodes),
+        )
     return 0
 
 
-def _plan(path: Path) -> dict[str, Any]:
+def _plan(path: Path, nodes: list[str]) -> dict[str, Any]:
     """Return what the workflow itself reads of a plan."""
     workers = [
         {"node": node.name, "node_index": index, "title": worker.title, "speed": 1.0}
-        for node in load_cluster(path).nodes
+        for node in load_cluster(path).limited_to(nodes).nodes
         for index in range(node.count)
         for worker in node.workers
         for _ in range(worker.count)
@@ -86,4 +89,6 @@ def _outputs(stage: str, names: list[str], layout: Layout, config: Config) -> li
             return [layout.report(experiment), *(figures / f"{name}.svg" for name in charts), figures / "map.png"]
         case "report", []:
             return [layout.report("index")]
+        case "compare", []:
+            return [layout.compare() / name for name in ("index.html", "arms.csv", "arms.json", "arms.svg")]
     raise SystemExit(f"no such command: {stage} {names}")

@@ -147,8 +147,16 @@ def test_named_profile_without_description(clone: Clone) -> None:
     (clone.root / "profiles/slurm/cluster.yaml").unlink()
     result = clone.snakemake("--profile", "slurm", "--dry-run")
     assert result.status == 1
-    assert "slurm/cluster.yaml: not found" in result.output
+    assert "/profiles/slurm/cluster.yaml: not found" in result.output
     assert "--config cluster=PATH" in result.output
+
+
+def test_description_is_named_by_the_path_at_which_it_is_edited(clone: Clone) -> None:
+    """Not by that of the link in the root."""
+    (clone.root / "profiles/slurm/cluster.yaml").write_text("nodez: []\n", encoding="utf-8")
+    result = clone.snakemake("--profile", "slurm", "--dry-run")
+    assert "\nerror: profiles/slurm/cluster.yaml: nodes: " in result.output
+    assert "\nprofiles/slurm/cluster.yaml: nodez: " in result.output
 
 
 @pytest.mark.parametrize(
@@ -172,7 +180,7 @@ def test_failing_stage_fails_the_run(clone: Clone) -> None:
     result = clone.snakemake("--profile", "local", environment={"STUB_FAILS": "tile"})
     assert result.status == 1
     assert "error: as the test wants it" in result.output
-    log = (clone.root / "logs/tile/havel.log").read_text(encoding="utf-8")
+    log = (clone.root / "logs/tile/havel/havel-2017-02-16.log").read_text(encoding="utf-8")
     assert log == "stub: tile havel\nerror: as the test wants it\n"
     assert not (clone.root / "results/tile").exists() or not list((clone.root / "results/tile/havel").iterdir())
     assert clone.snakemake("--profile", "local").status == 0

@@ -57,16 +57,35 @@ def test_demo_fails_with_the_workflow(installed: Clone) -> None:
     assert "summary" not in result.stdout
 
 
+def few_commands(folder: Path, *names: str) -> Path:
+    """Return a folder with these commands of the system and no other."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).symlink_to(next(p for p in (Path("/bin", name), Path("/usr/bin", name)) if p.exists()))
+    return folder
+
+
 def test_no_python(clean: Clone, tmp_path: Path) -> None:
     """Without a Python that is new enough the message says what to install."""
     clone = clean.copy(tmp_path / "clone")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("bash", "sh", "make"):
-        (tools / name).symlink_to(next(p for p in (Path("/bin", name), Path("/usr/bin", name)) if p.exists()))
+    tools = few_commands(tmp_path / "tools", "bash", "sh", "make")
     (tools / "python3").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     (tools / "python3").chmod(0o755)
     result = make(clone, "demo", str(tools))
     assert result.returncode != 0
     assert "No Python 3.11 or later" in result.stderr
     assert not (clone.root / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("user", "said"), [(1000, "run it as root"), (0, "sbatch is not there, and neither is apt-get to install it")]
+)
+def test_no_slurm(clean: Clone, tmp_path: Path, user: int, said: str) -> None:
+    """Where the tests on Slurm cannot run, that is said, and is no success."""
+    tools = few_commands(tmp_path / "tools", "bash", "sh", "make")
+    for name, text in (("id", f"echo {user}"), ("slurmctld", "exit 1"), ("slurmd", "exit 1")):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (tools / name).chmod(0o755)
+    result = make(clean, "slurm-commands", str(tools))
+    assert result.returncode != 0
+    assert said in result.stderr

@@ -25,6 +25,7 @@ from snakemake.common import get_appdirs
 import landbalance
 from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
+from landbalance.cluster.orphans import cancel_orphans
 from landbalance.config import parse_config
 from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError
@@ -61,15 +62,16 @@ def checked_config():
 
 
 def cluster_file():
-    """Return the cluster description in use; none is a `UserError`."""
+    """Return the cluster description in use, wherever links lead to it; none is a `UserError`."""
     places = get_appdirs()
-    return chosen_cluster(
+    path = chosen_cluster(
         option=workflow.config_settings.config.get("cluster"),
         start=Path(workflow.rundir),  # the shell's folder, whatever --directory says, as for --configfile
         root=Path(workflow.basedir),
         site_folders=[Path(places.user_config_dir), Path(places.site_config_dir)],
         is_main_process=workflow.is_main_process,
     )
+    return Path(shown(path.resolve()))
 
 
 def shown(path):
@@ -89,7 +91,7 @@ def config_path(wildcards, input):
 
 def cluster_path(wildcards, input):
     """Return the cluster description that the stages read."""
-    return shown(CLUSTER_FILE)
+    return str(CLUSTER_FILE)
 
 
 # --- what a stage depends on ------------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ def profile_settings(wildcards):
     return lines(
         {
             "profile": dump(CONFIG.profile),
-            "model": dump(CONFIG.models[wildcards.model]),
+            "model": dump(CONFIG.models[wildcards.model], "weights"),
             "shape": shape,
             "node": {"workers": [dump(worker) for worker in node_called(wildcards.node).workers]},
             "libraries": {name: installed(name) for name in ("torch", "torchvision", "segmentation-models-pytorch")},
@@ -338,6 +340,12 @@ def index_settings(wildcards):
     """Return what the overview shows besides the reports."""
     experiments = {name: dump(item) for name, item in CONFIG.experiments.items()}
     return lines({"report": {"title": CONFIG.report.title}, "index": {"experiments": experiments}})
+
+
+def compare_settings(wildcards):
+    """Return what the comparison of arms shows besides the results: which experiments differ by their seed alone."""
+    work = {name: [dump(item), dump(CONFIG.training[item.training])] for name, item in CONFIG.experiments.items()}
+    return lines({"report": {"title": CONFIG.report.title}, "compare": {"experiments": work}})
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------

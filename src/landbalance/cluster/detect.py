@@ -1,5 +1,6 @@
 """A first draft of a cluster description, from what Slurm says of its nodes."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from landbalance.cluster.inventory import Partition, SlurmNode
+from landbalance.cluster.inventory import Partition, SlurmNode, gpu_counts
 from landbalance.errors import UserError
 
 _HEAD = """\
@@ -35,8 +36,8 @@ class _Kind:
 def draft(nodes: Sequence[SlurmNode], partitions: Sequence[Partition]) -> str:
     """Return the text of a cluster description with a kind for each sort of nodes, the most capable first.
 
-    GPUs become workers of their own, with a CPU worker beside them on the cores that are left when each GPU process
-    has one; a node without GPUs gets one worker with all its cores.
+    GPUs become workers of their own, each sort with an entry, and a CPU worker beside them on the cores that are left
+    when each GPU process has one; a node without GPUs gets one worker with all its cores.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def draft(nodes: Sequence[SlurmNode], partitions: Sequence[Partition]) -> str:
 
 
 def _kind(node: SlurmNode) -> _Kind:
-    gres = node.gres.split("(")[0] if node.gpus else ""
+    gres = re.sub(r"\([^)]*\)", "", node.gres) if node.gpus else ""
     return _Kind(node.features, node.gpus, gres, node.cpus, node.memory_mb, node.partitions)
 
 
@@ -74,9 +75,7 @@ def _names(kinds: Sequence[_Kind]) -> list[str]:
 def _described(
     name: str, kind: _Kind, count: int, kinds: Sequence[_Kind], partitions: Sequence[Partition]
 ) -> dict[str, Any]:
-    workers: list[dict[str, Any]] = []
-    if kind.gpus:
-        workers.append({"device": "cuda", "count": kind.gpus})
+    workers: list[dict[str, Any]] = [{"device": "cuda", "count": count} for count in gpu_counts(kind.gres)]
     if (threads := kind.cpus - kind.gpus) > 0:
         workers.append({"device": "cpu", "threads": threads})
     partition = _partition(kind, partitions)

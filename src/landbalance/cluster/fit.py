@@ -93,7 +93,8 @@ def _size_misfits(node: Node, fitting: Sequence[SlurmNode]) -> list[str]:
     threads = sum(worker.count * worker.threads for worker in node.workers)
     cpus = _least_of_most([item.cpus for item in fitting], node.count)
     if threads > cpus:
-        mistakes.append(f"workers: {threads} threads in all, but such a node has {cpus} CPUs.")
+        each = ", one or more for each GPU" if cuda else ""
+        mistakes.append(f"workers: {threads} threads in all{each}, but such a node has {cpus} CPUs.")
     memory = _least_of_most([item.memory_mb for item in fitting], node.count)
     asked = slurm.memory_mb or workers_memory_mb(node)
     if asked > memory:

@@ -94,10 +94,15 @@ def node_of(line: str) -> SlurmNode:
     )
 
 
-def gpu_count(gres: str) -> int:
-    """Return the number of GPUs in a gres, e.g. 3 in ``gpu:a100:2(S:0),gpu:1``."""
+def gpu_counts(gres: str) -> list[int]:
+    """Return the number of GPUs of each sort in a gres, e.g. 2 and 1 in ``gpu:a100:2(S:0),gpu:v100:1``."""
     parts = [part.split("(")[0].split(":") for part in re.split(r",(?![^(]*\))", gres)]
-    return sum(int(part[-1]) if part[-1].isdigit() else 1 for part in parts if part[0] in ("gpu", "gres/gpu"))
+    return [int(part[-1]) if part[-1].isdigit() else 1 for part in parts if part[0] in ("gpu", "gres/gpu")]
+
+
+def gpu_count(gres: str) -> int:
+    """Return the number of GPUs in a gres."""
+    return sum(gpu_counts(gres))
 
 
 def slurm_partitions() -> list[Partition]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from landbalance.cluster.choice import memory_mb, workers_memory_mb
 from landbalance.cluster.description import Cluster, Node, Slurm
@@ -124,7 +125,7 @@ def _joined(parts: list[Component]) -> Component:
     )
 
 
-def batch_script(components: list[Component], job: Mapping[str, str], command: str) -> str:
+def batch_script(components: list[Component], job: Mapping[str, str | Path], command: str) -> str:
     """Return a script for `sbatch`.
 
     Parameters

@@ -9,6 +9,7 @@ from landbalance.config.data import (
     Dataset,
     Source,
 )
+from landbalance.config.grids import Grid
 from landbalance.config.learning import (
     Evaluate,
     Experiment,
@@ -32,6 +33,7 @@ __all__ = [
     "Evaluate",
     "Experiment",
     "Folders",
+    "Grid",
     "ListSplit",
     "Map",
     "Model",

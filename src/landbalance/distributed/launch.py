@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
+from landbalance.distributed.binding import bound_cpus, numa_node_of_gpu, numa_nodes, own_cpus
 from landbalance.distributed.place import LISTENER, Meeting
 from landbalance.errors import UserError
 
@@ -38,10 +40,11 @@ class LostContactError(UserError):
 
 @dataclass(frozen=True)
 class LocalWorker:
-    """A worker to start: its name for messages, and how many CPU threads it may use."""
+    """A worker to start: its name for messages, how many CPU threads it may use, and which of the node's GPUs."""
 
     title: str
     threads: int
+    gpu: int | None = None
 
 
 def run_workers(
@@ -51,7 +54,7 @@ def run_workers(
 
     Without a `meeting` they are the whole job, and meet through a socket that listens on the loopback address
     only. A termination signal is passed on, so that they can write a checkpoint. They also end when this process is
-    killed.
+    killed. Where CPUs are theirs alone, each runs on some of its own (`landbalance.distributed.binding`).
 
     Parameters
     ----------
@@ -77,6 +80,7 @@ def run_workers(
     processes: list[subprocess.Popen[bytes]] = []
     stopping = _Stopping(processes)
     previous = {number: signal.signal(number, stopping) for number in (signal.SIGTERM, signal.SIGINT)}
+    cpus = _cpus(workers)
     try:
         for rank, worker in enumerate(workers):
             environment = _environment(rank, meeting, worker.threads, listener, lifeline_read)
@@ -89,6 +93,9 @@ def run_workers(
                     start_new_session=True,
                 )
             )
+            if cpus:
+                with suppress(ProcessLookupError):  # it has ended already: its exit status says why
+                    os.sched_setaffinity(processes[-1].pid, cpus[rank])
         _watch(processes, workers, meeting.first_rank, stopping, afterwards)
     finally:
         _end(processes)
@@ -126,6 +133,16 @@ def _listener(meeting: Meeting | None, workers: int) -> socket.socket:
         ) from error
 
 
+def _cpus(workers: Sequence[LocalWorker]) -> list[set[int]]:
+    """Return the CPUs that each worker is bound to; nothing when they are not bound."""
+    threads = [worker.threads for worker in workers]
+    allowed = own_cpus(sum(threads))
+    if allowed is None:
+        return []
+    gpu_nodes = [None if worker.gpu is None else numa_node_of_gpu(worker.gpu) for worker in workers]
+    return bound_cpus(threads, gpu_nodes, allowed, numa_nodes())
+
+
 def _environment(
     local_rank: int, meeting: Meeting, threads: int, listener: socket.socket, lifeline: int
 ) -> dict[str, str]:
@@ -139,6 +156,8 @@ def _environment(
         "MKL_NUM_THREADS": str(threads),
         LISTENER: str(listener.fileno()),
         LIFELINE: str(lifeline),
+        # As Slurm and nvidia-smi number GPUs; CUDA's own order is another one where they differ.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     return os.environ | added | meeting.environment
 

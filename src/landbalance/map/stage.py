@@ -172,7 +172,7 @@ def _map(work: _Work, workers: int | None) -> None:
     legend = Legend(work.classes, work.settings.nodata)
     with open_scene(work.scene, work.source, work.resolution, work.resampling) as reader:
         _check_resolution(work.card, reader.grid, work.name, work.bundle)
-        predictors = open_predictors(work.bundle, workers)
+        predictors = open_predictors(work.bundle, workers, work.settings.orientations)
         blocks = _with_progress(_blocks(reader, predictors, work.settings), work.name, reader.grid)
         tags = _tags(work)
         counts = write_layers(_layers(work, legend), blocks, reader.grid, tags)

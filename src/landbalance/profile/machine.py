@@ -7,18 +7,11 @@ from pathlib import Path
 import psutil
 import torch
 
+from landbalance.distributed.device import processor
 from landbalance.profiles import Machine
 
 _POLICY = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _DRIVER = Path("/proc/driver/nvidia/version")
-
-
-def device_name(device: torch.device) -> str:
-    """Return what the system calls a device, with its memory if it is a GPU."""
-    if device.type == "cpu":
-        return processor()
-    found = torch.cuda.get_device_properties(device)
-    return f"{found.name}, {found.total_memory / 2**30:.0f} GiB"
 
 
 def this_machine() -> Machine:
@@ -33,15 +26,6 @@ def this_machine() -> Machine:
         clock_policy=_first_line(_POLICY),
         libraries=libraries(),
     )
-
-
-def processor() -> str:
-    """Return the processor's name, as far as the system tells it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def driver() -> str | None:

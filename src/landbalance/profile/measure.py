@@ -1,6 +1,7 @@
 """Timing real training steps on one worker, while the others of its node do the same."""
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +16,17 @@ from landbalance.config import Config
 from landbalance.config.learning import Profile
 from landbalance.distributed.batchnorm import SinglePixelError
 from landbalance.distributed.clock import Clock
-from landbalance.distributed.device import cuda_device
+from landbalance.distributed.device import cuda_device, device_name
+from landbalance.distributed.ending import is_lost_contact, leave, reason
 from landbalance.distributed.group import joined
-from landbalance.distributed.launch import end_with_launcher
+from landbalance.distributed.launch import LOST_CONTACT, end_with_launcher
 from landbalance.distributed.place import place_in_job
 from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.layout import Layout
 from landbalance.profile.communication import measured_allreduce
 from landbalance.profile.job import batches, dependencies, expanded
-from landbalance.profile.machine import device_name, this_machine
+from landbalance.profile.machine import this_machine
 from landbalance.profile.memory import largest_batch, room, watched
 from landbalance.profile.picture import draw_profile
 from landbalance.profile.rounds import Rounds, Visit
@@ -68,20 +70,41 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
     if not len(store.ids("train")):
         raise UserError(f"{store.folder}: no tile is in the train split. Change split or labels, and tile again.")
     with joined(place, _TIMEOUT_SECONDS):
-        clock = Clock(device, worker.slowdown)
-        step = TrainingStep(config.models[model], store, clock, _TIMEOUT_SECONDS)
-        sizes = batches(config, dataset, model)
-        looks = _first_looks(step, clock, node, sizes[-1], config.profile)
-        rounds = _rounds(node, config, sizes, looks)
-        _take_rounds(rounds, step, config, began, place.rank)
-        allreduce = measured_allreduce(step.network, device) if place.world_size > 1 else None
-        if place.rank == 0:
-            profile = _profile(dataset, model, node, config, store, looks, rounds, allreduce)
-            target = layout.profile(dataset, model, node.name)
-            draw_profile(profile, target.with_suffix(".svg"))
-            write_json(target, profile.model_dump(mode="json"))
-            _report(profile, rounds.doubt(), config.profile.tolerance)
-        dist.barrier()
+        try:
+            _measure_together(dataset, model, node, config, layout, store, device, began)
+        except RuntimeError as error:
+            if not is_lost_contact(error):
+                raise
+            _log.error("worker %d lost contact with the others (%s)", place.rank, reason(error))
+            leave(LOST_CONTACT)
+
+
+def _measure_together(
+    dataset: str,
+    model: str,
+    node: Node,
+    config: Config,
+    layout: Layout,
+    store: TileStore,
+    device: torch.device,
+    began: float,
+) -> None:
+    """Measure in step with the other workers; rank 0 writes."""
+    rank = dist.get_rank()
+    clock = Clock(device, expanded(node)[rank].slowdown)
+    step = TrainingStep(config.models[model], store, clock, _TIMEOUT_SECONDS)
+    sizes = batches(config, dataset, model)
+    looks = _first_looks(step, clock, node, sizes[-1], config.profile)
+    rounds = _rounds(node, config, sizes, looks)
+    _take_rounds(rounds, step, config, began, rank)
+    allreduce = measured_allreduce(step.network, device) if dist.get_world_size() > 1 else None
+    if rank == 0:
+        profile = _profile(dataset, model, node, config, store, looks, rounds, allreduce)
+        target = layout.profile(dataset, model, node.name)
+        draw_profile(profile, target.with_suffix(".svg"))
+        write_json(target, profile.model_dump(mode="json"))
+        _report(profile, rounds.doubt(), config.profile.tolerance)
+    dist.barrier()
 
 
 def _first_looks(step: TrainingStep, clock: Clock, node: Node, largest: int, settings: Profile) -> list[_Look]:
@@ -112,6 +135,14 @@ def _rounds(node: Node, config: Config, sizes: list[int], looks: Sequence[_Look]
             "batch_size."
         )
     kinds = [entry for entry, worker in enumerate(node.workers) for _ in range(worker.count)]
+    for entry in range(len(node.workers)):
+        names = [look.device_name for look, kind in zip(looks, kinds, strict=True) if kind == entry]
+        if len(set(names)) > 1:
+            raise UserError(
+                f"nodes.{node.name}.workers, entry {entry + 1}: its workers compute on unlike devices "
+                f"({', '.join(names)}), but have one share. Give each sort an entry of its own, in the order in which "
+                "`nvidia-smi` lists them."
+            )
     most = [largest_batch(look.memory) for look in looks]
     of_kind = [
         min((cap for cap, kind in zip(most, kinds, strict=True) if kind == entry and cap is not None), default=None)
@@ -237,7 +268,8 @@ def _report(profile: NodeProfile, doubt: float, tolerance: float) -> None:
             curve.largest_batch or "?",
         )  # fmt: skip
     if doubt > tolerance:
+        known = f"known to ±{100 * doubt:.1f} % only" if math.isfinite(doubt) else "timed less than six times"
         _log.warning(
-            "some times are only known to ±%s, not to ±%.3g %%: the time (profile.seconds) was used up, or other "
-            "programs ran", f"{100 * doubt:.1f} %" if doubt < 10 else "more than their size", 100 * tolerance,
+            "some steps are %s, not known to ±%.3g %%: the time (profile.seconds) was used up, or other programs ran",
+            known, 100 * tolerance,
         )  # fmt: skip

@@ -33,7 +33,7 @@ from landbalance.distributed.launch import (
 from landbalance.distributed.place import Meeting
 from landbalance.errors import UserError
 from landbalance.files import read_json, write_error, write_json
-from landbalance.plans import Plan
+from landbalance.plans import Plan, PlannedWorker, gpu_number
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _WORD = "landbalance-node"
 
 
 class Assignment(Settings):
-    """Which worker of the plan runs on which host."""
+    """Which worker of the plan runs on which host; `hosts`, and the `gpus` that they were measured on, are by rank."""
 
     plan: Plan
     hosts: list[str]
@@ -59,7 +59,7 @@ class Assignment(Settings):
     port: int
     interfaces: dict[str, str | None]
     scratch: dict[str, str | None]
-    gpus: dict[str, str | None]
+    gpus: list[str | None]
 
     @classmethod
     def read(cls, path: Path) -> "Assignment":
@@ -78,11 +78,17 @@ def description(components: Sequence[Component]) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """The nodes to train on, how to plan for others, the GPU that each kind was measured on, and which try this is."""
+    """The nodes to train on, how to plan for others, and which try this is.
+
+    Attributes
+    ----------
+    gpus : mapping
+        What each worker of a kind of node was measured on, in the node's order: the name of a GPU, or None.
+    """
 
     cluster: Cluster
     replan: Callable[[Cluster], Plan]
-    gpus: Mapping[str, str]
+    gpus: Mapping[str, list[str | None]]
     attempt: int = 1
 
 
@@ -133,38 +139,23 @@ def start_workers(command: Sequence[str], tiles: Path) -> int:
     ranks = [rank for rank, where in enumerate(assignment.hosts) if where == host]
     if not ranks:
         return 0
-    mine = [assignment.plan.used[rank] for rank in ranks]
+    every = assignment.plan.workers
+    used = [assignment.plan.used[rank] for rank in ranks]
+    mine = [LocalWorker(worker.title, worker.threads, gpu_number(every, worker)) for worker in used]
     meeting = Meeting(ranks[0], len(assignment.hosts), assignment.address, assignment.port, assignment.interfaces[host])
     word, message = "done", ""
     try:
-        _check_gpus(assignment.gpus[host])
         with _staged(tiles, assignment.scratch[host]):
-            run_workers(command, [LocalWorker(worker.title, worker.threads) for worker in mine], meeting=meeting)
+            run_workers(command, mine, meeting=meeting)
     except StoppedWorkersError as error:
         word, message = "stopped", str(error)
     except LostContactError as error:
         word, message = "lost", str(error)
-    except UserError as error:
+    except (UserError, OSError) as error:
         word, message = "failed", str(error)
     sys.stdout.write(f"{_WORD} {host} {word} {' '.join(message.split())}\n")
     sys.stdout.flush()
     return 0
-
-
-def _check_gpus(measured: str | None) -> None:
-    """Stop when this node's GPUs are others than those that its kind was measured on: the shares would not fit."""
-    if measured is None:
-        return
-    try:
-        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
-    except (OSError, subprocess.SubprocessError):
-        return  # torch will say what it finds
-    if other := {line.strip() for line in answer.splitlines() if line.strip()} - {measured}:
-        raise UserError(
-            f"the node has {', '.join(sorted(other))}, but its kind was measured on {measured}. Give it a kind of its "
-            "own in the cluster description (`constraint`, `gres`), or measure again (snakemake --forcerun profile)."
-        )
 
 
 @contextmanager
@@ -175,19 +166,20 @@ def _staged(tiles: Path, scratch: str | None) -> Iterator[None]:
         return
     folder = Path(os.path.expandvars(scratch)) / f"landbalance-{os.environ['SLURM_JOB_ID']}-{os.getpid()}"
     try:
-        shutil.copytree(tiles, folder)
+        try:
+            shutil.copytree(tiles, folder)
+        except OSError as error:
+            raise write_error(folder, error) from error
         _log.info("%s: tiles copied to %s", os.environ["SLURMD_NODENAME"], folder)
         os.environ[TILES] = str(folder)
         yield
-    except OSError as error:
-        raise write_error(folder, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def planned(environment: Mapping[str, str]) -> Plan | None:
-    """Return the plan that this worker's job trains by, when a leader settled it."""
-    return Assignment.read(Path(environment[NODE])).plan if NODE in environment else None
+def assigned(environment: Mapping[str, str]) -> Assignment | None:
+    """Return what the leader of this worker's job settled, when it has one."""
+    return Assignment.read(Path(environment[NODE])) if NODE in environment else None
 
 
 def _kinds_of_hosts(
@@ -257,9 +249,15 @@ def _assigned(plan: Plan, site: Site, kinds: Mapping[str, str], nodes: Mapping[s
         address=address,
         port=20000 + (int(os.environ["SLURM_JOB_ID"]) * 7 + int(os.environ.get("SLURM_RESTART_COUNT", 0))) % 12000,
         scratch={host: getattr(site.cluster.node(kinds[host]).slurm, "scratch", None) for host in set(hosts)},
-        gpus={host: site.gpus.get(kinds[host]) for host in set(hosts)},
+        gpus=[_measured_gpu(site, worker) for worker in plan.used],
         interfaces={host: "lo" if loopback else site.cluster.node(kinds[host]).interface for host in set(hosts)},
     )
+
+
+def _measured_gpu(site: Site, worker: PlannedWorker) -> str | None:
+    """Return the name of the GPU that a worker was measured on; None for the CPU, or where there is no profile."""
+    names = site.gpus.get(worker.node, [])
+    return names[worker.local_index] if worker.local_index < len(names) else None
 
 
 def _run_nodes(

@@ -17,8 +17,8 @@ from landbalance.errors import UserError
 from landbalance.files import remove
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
-from landbalance.train.allocation import JOB, NODE, Site, lead, planned, start_workers
-from landbalance.train.submit import train_on_slurm
+from landbalance.train.allocation import JOB, NODE, Site, assigned, lead, start_workers
+from landbalance.train.submit import Training, train_on_slurm
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +58,10 @@ def run(
     if place_in_job() is not None:
         from landbalance.train.worker import work
 
-        plan = planned(os.environ) or read_plan(layout.plan(name))
+        settled = assigned(os.environ)
+        plan = settled.plan if settled else read_plan(layout.plan(name))
         _check_plan(name, plan, config, layout.plan(name))
-        work(name, config, layout, plan)
+        work(name, config, layout, plan, settled.gpus if settled else [])
         return 0
     if NODE in os.environ:
         return start_workers(command, layout.tile(config.experiments[name].dataset))
@@ -74,7 +75,8 @@ def run(
     shares = ", ".join(f"{worker.share} on {worker.node}, {worker.title}" for worker in plan.used)
     _log.info("train %s: %s arm, global batch of %d: %s", name, plan.arm, plan.batch_size, shares)
     if site is not None and site.cluster.from_slurm:
-        train_on_slurm(name, plan, site.cluster, folder, command, site.attempt)
+        identity = identity_of(name, config, layout.tile(config.experiments[name].dataset))
+        train_on_slurm(Training(name, folder, command, identity), plan, site.cluster, site.attempt)
         remove(folder / "checkpoints")
         return 0
     nodes = {(worker.node, worker.node_index) for worker in plan.used}
@@ -114,10 +116,19 @@ def identity_of(name: str, config: Config, store: Path) -> str:
         "arm": experiment.arm,
         "tiles": hashlib.sha256(tiles).hexdigest(),
     }
+    if weights := config.models[experiment.model].weights:
+        settings["weights"] = hashlib.sha256(_starting_weights(weights)).hexdigest()
     # Who computes what, how long to wait and how often to save changes no result.
     for key in ("checkpoint_seconds", "timeout_seconds", "rebalance"):
         del settings["training"][key]
     return json.dumps(settings, sort_keys=True)
+
+
+def _starting_weights(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise UserError(f"models.….weights: {path}: cannot be read ({error.strerror}). Correct the path.") from error
 
 
 def code_digest() -> str:

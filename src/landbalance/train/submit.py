@@ -7,69 +7,73 @@ time limit or a preemption ended a job, asks for fewer nodes when some are gone,
 
 import hashlib
 import logging
-import re
+import os
 import shlex
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from landbalance.cluster import Cluster
-from landbalance.cluster.inventory import SlurmNode, asked, has_features, host_names, slurm_nodes, slurm_partitions
+from landbalance.cluster.inventory import (
+    SlurmNode,
+    asked,
+    has_features,
+    host_names,
+    slurm_nodes,
+    slurm_partitions,
+)
 from landbalance.cluster.request import Component, batch_script, requested
 from landbalance.distributed.launch import STOPPED
 from landbalance.errors import UserError
 from landbalance.files import write_text
 from landbalance.plans import Plan
 from landbalance.train.allocation import JOB, description
+from landbalance.train.jobs import JobState, cause, job_state, with_memory
 
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = (1.0, 10.0)
-_MEMORY = re.compile(r"slurmstepd(?:-(\S+))?: error: .*(?:exceeded memory limit|oom[-_ ]?kill)", re.IGNORECASE)
-_CONTROLLER_SECONDS = 900.0
-"""How long Slurm's controller may be away."""
-_ENDED = (
-    "COMPLETED",
-    "FAILED",
-    "TIMEOUT",
-    "CANCELLED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "BOOT_FAIL",
-    "DEADLINE",
-)
 
 
 @dataclass(frozen=True)
-class JobState:
-    """What Slurm says of a job; `state` is empty when it knows the job no more."""
+class Training:
+    """What to train.
 
-    state: str
-    reason: str = ""
-    hosts: str = ""
-    restarts: int = 0
-    exit_status: int = 0
-    minutes: int = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether the job will not run again."""
-        return self.state in ("", *_ENDED)
-
-
-def train_on_slurm(name: str, plan: Plan, cluster: Cluster, folder: Path, command: Sequence[str], attempt: int) -> None:
-    """Train on nodes that Slurm gives; return when the model is there.
-
-    Parameters
+    Attributes
     ----------
     folder : Path
         The experiment's folder, on a file system that all nodes share.
     command : sequence of str
         The command that leads the job, and starts workers, on the nodes.
+    identity : str
+        All that decides the model, as text: a job with another one is not followed.
+    """
+
+    name: str
+    folder: Path
+    command: Sequence[str]
+    identity: str
+
+    @property
+    def job_name(self) -> str:
+        """Return a name with folder and experiment in it, so that the job is found by whoever comes after this one."""
+        return f"landbalance-{self.name}-{_digest(str(self.folder.resolve()))}"
+
+    def log(self, job: str) -> Path:
+        """Return where a job writes."""
+        return self.folder / f"slurm-{job}.log"
+
+
+def train_on_slurm(training: Training, plan: Plan, cluster: Cluster, attempt: int) -> None:
+    """Train on nodes that Slurm gives; return when the model is there.
+
+    Parameters
+    ----------
     attempt : int
         Which try it is; more memory is asked for with each.
 
@@ -78,39 +82,68 @@ def train_on_slurm(name: str, plan: Plan, cluster: Cluster, folder: Path, comman
     UserError
         When the job cannot be submitted or fails; the message names job, nodes and cause.
     """
+    folder = training.folder
     folder.mkdir(parents=True, exist_ok=True)
-    identity = _digest(" ".join(command), plan.model_dump_json())
-    # Folder and experiment are in the name, so that the job is found again by whoever comes after this process.
-    job_name = f"landbalance-{name}-{_digest(str(folder.resolve()))}"
+    comment = _digest(shlex.join(training.command), plan.model_dump_json(), training.identity)
     wanted = requested(plan, cluster, attempt)
-    while True:
-        before = _progress(folder)
-        job = _existing(job_name, identity)
-        components = wanted
-        if job is None:
-            components = _at_hand(wanted)
-            if components != wanted:
-                _log.warning(
-                    "not all nodes are available (%s): training on those that are", _compared(components, wanted)
-                )
-            job = _submitted(name, job_name, identity, components, folder, command)
-        state = _followed(job, folder, components)
-        if state is None:
-            _log.warning("job %s waited for nodes that are gone (%s), and is cancelled", job, _gone(components))
-            continue
-        if (folder / "model.safetensors").exists() and state.state in ("COMPLETED", ""):
-            (folder / f"slurm-{job}.log").unlink(missing_ok=True)
-            return
-        state = _with_memory(state, folder / f"slurm-{job}.log")
-        stopped = state.state == "FAILED" and state.exit_status == STOPPED
-        interrupted = stopped or state.state in ("TIMEOUT", "PREEMPTED", "NODE_FAIL")
-        if interrupted and _progress(folder) != before:
-            _log.warning("job %s %s; going on from its checkpoint in another job", job, _cause(state))
-            continue
-        raise UserError(
-            f"train {name}: job {job} {_cause(state)}{_nodes_gone(state)}. Its messages stand above and in "
-            f"{folder / f'slurm-{job}.log'}; run again to go on from the last checkpoint."
-        )
+    with _following(folder) as still_mine:
+        while True:
+            checkpoint, model = _progress(folder), _written(folder)
+            job = _existing(training.job_name, comment)
+            components = wanted
+            if job is None:
+                components = _at_hand(wanted)
+                if not components:
+                    raise UserError(
+                        "no node of the plan is available (`sinfo -N -l` shows why). Wait for them, or change the "
+                        "cluster description."
+                    )
+                if components != wanted:
+                    _log.warning(
+                        "not all nodes are available (%s): training on those that are", _compared(components, wanted)
+                    )
+                job = _submitted(training, comment, components)
+            state = _followed(job, training.log(job), components, still_mine)
+            if state is None:
+                _log.warning("job %s waited for nodes that are gone (%s), and is cancelled", job, _gone(components))
+                continue
+            # A job that Slurm has forgotten did its work only if the model is another than before.
+            now = _written(folder)
+            if now is not None and (state.state == "COMPLETED" or (not state.state and now != model)):
+                training.log(job).unlink(missing_ok=True)
+                return
+            state = with_memory(state, training.log(job))
+            stopped = state.state == "FAILED" and state.exit_status == STOPPED
+            interrupted = stopped or state.state in ("TIMEOUT", "PREEMPTED", "NODE_FAIL")
+            if interrupted and _progress(folder) != checkpoint:
+                _log.warning("job %s %s; going on from its checkpoint in another job", job, cause(state))
+                continue
+            raise UserError(
+                f"train {training.name}: job {job} {cause(state)}{_nodes_gone(state)}. Its messages stand above and "
+                f"in {training.log(job)}; run again to go on from the last checkpoint."
+            )
+
+
+@contextmanager
+def _following(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether this process is still the one that follows the training.
+
+    The newest one is: what a killed Snakemake leaves behind may go on following, and must then do nothing more.
+    """
+    mark, mine = folder / "follower", f"{socket.gethostname()} {os.getpid()}"
+
+    def still_mine() -> bool:
+        try:
+            return mark.read_text(encoding="utf-8") == mine
+        except OSError:
+            return True  # nobody else said anything
+
+    write_text(mark, mine)
+    try:
+        yield still_mine
+    finally:
+        if still_mine():
+            mark.unlink(missing_ok=True)
 
 
 def _digest(*texts: str) -> str:
@@ -122,13 +155,19 @@ def _progress(folder: Path) -> str:
     return max((path.name for path in (folder / "checkpoints").glob("step-*.pt")), default="")
 
 
-def _existing(job_name: str, identity: str) -> str | None:
+def _written(folder: Path) -> int | None:
+    """Return when the model was written; None when there is none."""
+    path = folder / "model.safetensors"
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+def _existing(job_name: str, wanted: str) -> str | None:
     """Return the id of a job of this training that is still there; one with other settings is ended first."""
     lines = asked("squeue", "--noheader", "--me", f"--name={job_name}", "--format=%A|%k|%T").splitlines()
     for job, comment, state in (line.split("|") for line in lines):
-        if state in ("COMPLETING", *_ENDED):
+        if state == "COMPLETING" or JobState(state).ended:
             continue
-        if comment == identity:
+        if comment == wanted:
             _log.info("job %s of this training is there already (%s): following it", job, state.lower())
             return job
         _log.warning("job %s trains this experiment with other settings, and is cancelled", job)
@@ -150,12 +189,15 @@ def _at_hand(components: list[Component]) -> list[Component]:
             found.append(part)
         elif any(counts):
             found.append(_reduced(part, counts))
-    if not found:
-        raise UserError(
-            "no node of the plan is available (`sinfo -N -l` shows why). Wait for them, or change the cluster "
-            "description."
-        )
     return found
+
+
+def _nodes_are_gone(components: list[Component]) -> bool:
+    """Whether some nodes that a job waits for are down or drained by now."""
+    try:
+        return _at_hand(components) != components
+    except UserError:
+        return False  # the controller is away, and that need not concern nodes
 
 
 def _compared(components: list[Component], wanted: list[Component]) -> str:
@@ -203,32 +245,32 @@ def _reduced(part: Component, counts: Sequence[int]) -> Component:
     return replace(part, kinds=tuple(k for k, _, _ in kept), counts=tuple(c for _, c, _ in kept), constraint=constraint)
 
 
-def _submitted(
-    name: str, job_name: str, identity: str, components: list[Component], folder: Path, command: Sequence[str]
-) -> str:
+def _submitted(training: Training, comment: str, components: list[Component]) -> str:
     """Submit the job; return its id."""
-    options = {
-        "job-name": job_name,
-        "comment": identity,
-        "output": f"{folder.resolve()}/slurm-%j.log",
-        "chdir": str(Path.cwd()),
+    options: dict[str, str | Path] = {
+        "job-name": training.job_name,
+        "comment": comment,
+        "output": training.log("%j").resolve(),
+        "chdir": Path.cwd(),
     }
-    call = f"export {JOB}={shlex.quote(description(components))}\nexec {shlex.join(command)}"
-    script = folder / "job.sh"
+    call = f"export {JOB}={shlex.quote(description(components))}\nexec {shlex.join(training.command)}"
+    script = training.folder / "job.sh"
     write_text(script, batch_script(components, options, call))
     job = asked("sbatch", "--parsable", "--export=ALL", str(script)).strip().split(";")[0]
     listed = ", ".join(
         f"{count} {kind}" for part in components for kind, count in zip(part.kinds, part.counts, strict=True)
     )
-    _log.info("train %s: submitted as job %s on %s", name, job, listed)
+    _log.info("train %s: submitted as job %s on %s", training.name, job, listed)
     return job
 
 
-def _followed(job: str, folder: Path, components: list[Component]) -> JobState | None:
+def _followed(job: str, output: Path, components: list[Component], still_mine: Callable[[], bool]) -> JobState | None:
     """Show what the job writes until it ends; return how, or None when it waits for nodes that are gone."""
-    output, shown, pause, state = folder / f"slurm-{job}.log", 0, _POLL_SECONDS[0], JobState("PENDING")
+    shown, pause, state = 0, _POLL_SECONDS[0], JobState("PENDING")
     try:
         while True:
+            if not still_mine():
+                raise UserError(f"job {job} is followed by another process now; this one was left over, and ends.")
             found = job_state(job)
             if found.restarts > state.restarts:
                 _log.warning("job %s was put back into the queue (preempted, or a node failed)", job)
@@ -236,7 +278,7 @@ def _followed(job: str, folder: Path, components: list[Component]) -> JobState |
             shown = _relayed(output, shown)
             if state.ended:
                 return state
-            if state.state == "PENDING" and _at_hand(components) != components:
+            if state.state == "PENDING" and _nodes_are_gone(components):
                 _cancelled(job)
                 return None
             time.sleep(pause)
@@ -259,80 +301,12 @@ def _relayed(output: Path, shown: int) -> int:
     return shown + len(new)
 
 
-def job_state(job: str) -> JobState:
-    """Return what Slurm says of a job; its controller may be restarted meanwhile."""
-    deadline = time.monotonic() + _CONTROLLER_SECONDS
-    told = False
-    while True:
-        try:
-            lines = asked("scontrol", "--oneliner", "show", "job", job).splitlines()
-        except UserError as error:
-            if "Invalid job id" in str(error):
-                return JobState("")
-            if time.monotonic() > deadline:
-                raise
-            if not told:
-                _log.warning("Slurm's controller does not answer (%s); trying for %g s", error, _CONTROLLER_SECONDS)
-                told = True
-            time.sleep(_POLL_SECONDS[1] / 2)
-            continue
-        return _state_of(lines)
-
-
-def _state_of(lines: Sequence[str]) -> JobState:
-    """Return the state of a job from its line, or its components' lines, of which the first leads."""
-    parts = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines if line.startswith("JobId=")]
-    first = parts[0]
-    hosts = ",".join(part["NodeList"] for part in parts if part.get("NodeList", "(null)") not in ("", "(null)"))
-    states = {part["JobState"] for part in parts}
-    # A component that lost its node ends the others as cancelled.
-    state = next((word for word in ("NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT") if word in states), first["JobState"])
-    hours, minutes, _ = ([0, 0, 0] + [int(part) for part in re.findall(r"\d+", first.get("RunTime", "0"))])[-3:]
-    return JobState(
-        state=state,
-        reason=first.get("Reason", ""),
-        hosts=hosts,
-        restarts=int(first.get("Restarts", 0)),
-        exit_status=int(first.get("ExitCode", "0:0").split(":")[0]),
-        minutes=hours * 60 + minutes,
-    )
-
-
 def _cancelled(job: str) -> None:
     """End a job, and return when it is gone."""
     subprocess.run(["scancel", job], capture_output=True, check=False)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not job_state(job).ended:
         time.sleep(0.5)
-
-
-def _with_memory(state: JobState, log: Path) -> JobState:
-    """Return the state with the cause and the nodes that stand in the job's log alone, when it ran out of memory."""
-    if state.state != "FAILED" or not log.exists():
-        return state
-    hosts = {host or state.hosts for host in _MEMORY.findall(log.read_text(errors="replace"))}
-    return replace(state, state="OUT_OF_MEMORY", hosts=",".join(sorted(hosts))) if hosts else state
-
-
-def _cause(state: JobState) -> str:
-    where = f" on {state.hosts}" if state.hosts else ""
-    match state.state:
-        case "TIMEOUT":
-            return f"reached its time limit after {state.minutes} minutes{where} (`minutes` in the cluster description)"
-        case "OUT_OF_MEMORY":
-            return f"ran out of memory{where} (`memory_mb` in the cluster description)"
-        case "NODE_FAIL" | "BOOT_FAIL":
-            return f"lost a node of {state.hosts}"
-        case "PREEMPTED":
-            return f"was preempted{where}"
-        case "CANCELLED":
-            return f"was cancelled{where}"
-        case "":
-            return "is not known to Slurm any more, and left no model"
-        case _ if state.exit_status == STOPPED:
-            return f"was asked to stop{where}, and wrote a checkpoint"
-        case _:
-            return f"failed{where}"
 
 
 def _nodes_gone(state: JobState) -> str:

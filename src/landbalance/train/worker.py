@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -18,7 +19,8 @@ from landbalance.bundle import Bundle, save_bundle
 from landbalance.config import Config, Model, Training
 from landbalance.distributed.batchnorm import collectives_per_step, with_global_batch_norm
 from landbalance.distributed.clock import Clock
-from landbalance.distributed.device import device_of, set_repeatability
+from landbalance.distributed.device import check_measured, device_of, set_repeatability
+from landbalance.distributed.ending import is_lost_contact, leave, reason
 from landbalance.distributed.group import Communicator, joined, new_group
 from landbalance.distributed.heartbeat import Heartbeat
 from landbalance.distributed.launch import LOST_CONTACT, STOPPED, end_with_launcher
@@ -27,7 +29,7 @@ from landbalance.distributed.reduction import chosen_way, ways_to_sum
 from landbalance.errors import UserError
 from landbalance.files import placed, remove, write_json
 from landbalance.layout import Layout
-from landbalance.models import build_model
+from landbalance.models import build_model, load_starting_weights
 from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser
 from landbalance.plans import Plan, time_curve_of
@@ -45,13 +47,18 @@ _NOT_DETERMINISTIC = (
 )
 
 
-def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
+def work(name: str, config: Config, layout: Layout, plan: Plan, gpus: Sequence[str | None] = ()) -> None:
     """Be one worker of the training job of experiment `name`.
+
+    Parameters
+    ----------
+    gpus : sequence of str or None
+        The GPU that each worker was measured on, by rank, where that is known.
 
     Raises
     ------
     UserError
-        When the workers differ in plan, settings, code or data, or a setting does not fit.
+        When the workers differ in plan, settings, code or data, or a setting or a GPU does not fit.
     """
     place = place_in_job()
     assert place is not None
@@ -64,6 +71,7 @@ def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
     _check_world(plan, place)
     worker = plan.used[place.rank]
     clock = Clock(device_of(plan.workers, place.rank), worker.slowdown)
+    check_measured(clock.device, gpus[place.rank] if gpus else None, worker.node)
     torch.set_num_threads(worker.threads)
     set_repeatability(settings.deterministic)
     with joined(place, settings.timeout_seconds):
@@ -75,29 +83,17 @@ def work(name: str, config: Config, layout: Layout, plan: Plan) -> None:
                 _write_results(name, config, layout, plan, job, position, started)
             dist.barrier()
         except StoppedError:
-            _leave(STOPPED)
+            leave(STOPPED)
         except RuntimeError as error:
             if "deterministic" in str(error):
                 raise UserError(_NOT_DETERMINISTIC.format(str(error).splitlines()[0])) from error
-            if not _is_lost_contact(error):
+            if not is_lost_contact(error):
                 raise
-            reason = str(error).split(". ")[0].splitlines()[0]
-            _log.error("worker %d lost contact with the others: %s (%s)", place.rank, heartbeat.verdict(), reason)
-            _leave(LOST_CONTACT)
-        _leave(0)
-
-
-def _leave(status: int) -> None:
-    """End this process at once: all outputs are written, and torch's threads can abort a normal exit."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(status)
-
-
-def _is_lost_contact(error: RuntimeError) -> bool:
-    text = str(error).lower()
-    signs = ("connection closed", "connection reset", "timed out", "broken pipe", "timeout", "gloo")
-    return isinstance(error, dist.DistError) or any(sign in text for sign in signs)
+            _log.error(
+                "worker %d lost contact with the others: %s (%s)", place.rank, heartbeat.verdict(), reason(error)
+            )
+            leave(LOST_CONTACT)
+        leave(0)
 
 
 def _check_world(plan: Plan, place: Place) -> None:
@@ -186,6 +182,9 @@ def _networks(
     """Return the fresh network, and a copy for its moving average if the settings want one."""
     torch.manual_seed(settings.seed)
     network = build_model(model, len(info.bands), len(info.classes))
+    if model.weights is not None:
+        fresh = load_starting_weights(network, Path(model.weights).expanduser(), len(info.classes))
+        _log.info("starting from %s%s", model.weights, f"; afresh: {', '.join(fresh)}" if fresh else "")
     averaged = None
     if settings.ema is not None:
         averaged = build_model(model, len(info.bands), len(info.classes))

@@ -1,0 +1,49 @@
+"""Jobs of a killed Snakemake; `squeue` and `scancel` are stand-ins that keep the queue in a file."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from landbalance.cluster.orphans import cancel_orphans
+
+SQUEUE = """#!/bin/sh
+for word; do case "$word" in --name=*) names=$(echo "${word#--name=}" | tr , '|');; esac; done
+grep -E "^($names) " queue | cut -d ' ' -f 2- || true
+"""
+SCANCEL = '#!/bin/sh\nsed -i "/ $1|/d" queue\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with Snakemake's logs and a queue: name, id, comment."""
+    for name, text in (("squeue", SQUEUE), ("scancel", SCANCEL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "queue").write_text("run-1 7|rule_tile_wildcards_havel\nrun-9 8|rule_tile\nlandbalance-e-1 9|abc\n")
+    return tmp_path
+
+
+def test_only_jobs_of_this_folders_runs_are_cancelled(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "2026-01-01.snakemake.log").write_text("Using shell\nSLURM run ID: run-1\nBuilding DAG\n")
+    (folder / "2026-01-02.snakemake.log").write_text("SLURM run ID: run-2\n")
+    cancel_orphans(folder)
+    assert (folder / "queue").read_text() == "run-9 8|rule_tile\nlandbalance-e-1 9|abc\n"
+    assert caplog.messages == [
+        "job 7 (rule_tile_wildcards_havel) was left by a Snakemake that was killed, and is cancelled"
+    ]
+
+
+def test_slurm_is_not_asked_where_no_run_used_it(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING)
+    (folder / "2026-01-01.snakemake.log").write_text("Building DAG\n")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    cancel_orphans(folder)
+    assert caplog.messages == []
+    (folder / "2026-01-02.snakemake.log").write_text("SLURM run ID: run-2\n")
+    cancel_orphans(folder)
+    assert caplog.messages[0].startswith("jobs of earlier runs are not looked for: squeue")
