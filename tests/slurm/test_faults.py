@@ -130,6 +130,8 @@ def test_time_limit_is_no_failure(project: Project, slurm: SlurmCluster, unbroke
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()
     slurm.run("scontrol", "update", f"jobid={job}", "timelimit=1")
+    training.until(f"job {job} was asked to stop")
+    project.describe([node("quick", "fast"), node("old", "slow", count=2)])  # the rest may be fast
     assert training.end(180) == 0, training.said
     assert f"job {job} was asked to stop" in training.said
     assert "going on from its checkpoint in another job" in training.said
