@@ -9,7 +9,9 @@ import geopandas as gpd
 import numpy as np
 import pytest
 import shapely
+import yaml
 
+from landbalance import cli
 from landbalance.config import Dataset
 from landbalance.errors import UserError
 from landbalance.files import digest
@@ -139,3 +141,28 @@ def test_a_scene_without_labels_has_no_tiles(sources: Path, of: Build) -> None:
     store = open_tiles(sources / "store")
     assert [shard.count for shard in store.info.shards] == [16, 16, 0]
     assert len(store.read(np.arange(32))[0]) == 32
+
+
+def test_the_commands_of_the_page(sources: Path, of: Build, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/data.md: cut one scene, then all and the splits, then look at them."""
+    dataset = of("ab").model_dump(mode="json", exclude_unset=True)
+    config = {
+        "datasets": {"d": dataset},
+        "models": {"m": {"architecture": "unet"}},
+        "training": {"t": {"epochs": 1, "batch_size": 8}},
+        "experiments": {"e": {"dataset": "d", "model": "m", "training": "t"}},
+    }
+    (sources / "config.yaml").write_text(yaml.safe_dump(config))
+    results = sources / "results"
+    (results / "download").mkdir(parents=True)
+    (results / "download" / "d").symlink_to(sources)
+    files = ["--config", str(sources / "config.yaml"), "--results", str(results)]
+    store = results / "tile" / "d"
+    assert cli.main(["tile", "d", "--scene", "b", *files]) == 0
+    assert [path.name for path in store.iterdir()] == ["scenes"]
+    assert sorted(path.name for path in (store / "scenes").iterdir()) == ["b", "b.json"]
+    assert cli.main(["tile", "d", *files]) == 0
+    assert open_tiles(store).info.tiles == 32
+    assert cli.main(["tile", "d", "--preview", *files]) == 0
+    assert capsys.readouterr().out == f"{store / 'preview.png'}\n"
+    assert (store / "preview.png").read_bytes()[:4] == b"\x89PNG"
