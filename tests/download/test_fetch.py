@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -330,6 +332,18 @@ def test_progress_and_eta_are_of_all_sources_together(
     run("d", sources(*wanted), folder)
     assert re.search(r"fetch d: 4\.0 MB in", caplog.text)
     assert ("fetch d: 100 % of 4.0 MB, ETA 0 s" in caplog.text) == says_sizes
+
+
+def test_files_that_do_not_fit_together_are_refused_before_one_is_fetched(
+    server: Server, sources: Build, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 10, 3_000_000))
+    server.content = os.urandom(2_000_000)
+    wanted = [{"url": server.url(name), "sha256": sha256(name.encode())} for name in ("a.bin", "b.bin")]
+    with pytest.raises(UserError, match=r"^d: 4 MiB are to be fetched, but only 3 MiB are free in .*results folder"):
+        run("d", sources(*wanted), folder)
+    assert server.asked == []
 
 
 def test_two_sources_from_one_archive_cost_one_transfer(server: Server, sources: Build, folder: Path) -> None:

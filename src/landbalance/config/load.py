@@ -50,7 +50,7 @@ class Config(Settings):
             if (architecture == "unet") != (task == "segmentation"):
                 raise ValueError(
                     f"experiments.{name}.model: {architecture} does not fit the task {task} of {experiment.dataset}; "
-                    "take unet for segmentation and a torchvision model for classification"
+                    "take unet for segmentation, and resnet9 or a torchvision model for classification"
                 )
         for name, dataset in self.datasets.items():
             self._check_map_files(name, list(dataset.scenes))

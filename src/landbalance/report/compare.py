@@ -129,7 +129,8 @@ def _draw(axes: Axes, work: Work, panel: Panel) -> None:
                 place = nodes.index(cell.nodes) + _APART * (number - 1)
                 spread = getattr(cell, f"{panel.value}_sd")
                 axes.errorbar(place, value, spread, fmt=_MARKS[arm], color=colour, capsize=3)
-    axes.set_xticks(range(len(nodes)), nodes)
+    emulated = {cell.nodes for cell in work.cells if cell.emulated}
+    axes.set_xticks(range(len(nodes)), [f"{node}\nemulated" if node in emulated else node for node in nodes])
     axes.set(title=f"{panel.title}\n{work.dataset}, {work.model}", xlim=(-0.5, len(nodes) - 0.5))
     if panel.share:
         axes.yaxis.set_major_formatter(charts.percent_labels())

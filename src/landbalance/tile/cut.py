@@ -5,6 +5,8 @@ Nothing here depends on another scene, so each is a job of its own, and a scene 
 """
 
 import logging
+import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -19,6 +21,7 @@ from affine import Affine
 from numpy.typing import NDArray
 from pydantic import Field
 from rasterio.crs import CRS
+from rasterio.errors import NotGeoreferencedWarning
 
 from landbalance.config import Dataset
 from landbalance.config.base import Settings
@@ -37,7 +40,8 @@ _log = logging.getLogger(__name__)
 CARD, TABLE, IMAGES, LABELS = "cut.json", "tiles.parquet", "images.npy", "labels.npy"
 COUNTS, MOMENTS = "counts.npy", "moments.npy"
 
-_PIECE_BYTES = 32 << 20
+_PIECES_BYTES = 64 << 20
+"""Of the images that all threads read at once."""
 _PIECE_SIDE = 2048
 
 T = TypeVar("T")
@@ -103,7 +107,8 @@ def cut_scene(
         grid, dtype = readers[0].grid, readers[0].dtype
         _log.info("%s: %s", scene, readers[0].description)
         labels = scene_labels(name, dataset, source, scene, grid)
-        pieces = _pieces(dataset, grid, placement, dtype.itemsize * len(dataset.bands))
+        pixels = _PIECES_BYTES // (workers * dtype.itemsize * len(dataset.bands))
+        pieces = _pieces(dataset, grid, placement, pixels)
 
         def cut(windows: Sequence[Window]) -> _Tiles | None:
             with borrowed() as reader:
@@ -146,10 +151,12 @@ def _readers(
         yield readers, borrowed
 
 
-def _pieces(dataset: Dataset, grid: Grid, placement: Placement, pixel_bytes: int) -> list[list[Window]]:
-    """Return the windows of all tiles, those together that are read at once."""
-    side = max(int(2 ** np.floor(np.log2(np.sqrt(_PIECE_BYTES / pixel_bytes)))), dataset.tiles.size)
-    side = min(side, _PIECE_SIDE)
+def _pieces(dataset: Dataset, grid: Grid, placement: Placement, pixels: int) -> list[list[Window]]:
+    """Return the windows of all tiles, those together that are read at once: squares of about `pixels`.
+
+    Their width is a power of two, as that of a file's own blocks often is, so that few blocks are decoded twice.
+    """
+    side = min(2 ** int(math.log2(max(math.isqrt(pixels), dataset.tiles.size))), _PIECE_SIDE)
     pieces: dict[tuple[int, int], list[Window]] = {}
     for block in blocks(grid, placement, cell_size(dataset)):
         for window in tile_windows(block.window, dataset.tiles.size, dataset.tiles.stride or dataset.tiles.size):
@@ -163,7 +170,9 @@ def _tracked(
     """Yield the tiles of each piece, in their order, while further ones are cut by `workers` threads."""
     executor = ThreadPoolExecutor(workers)
     try:
-        with Progress(title, len(pieces), "piece") as progress:
+        with Progress(title, len(pieces), "piece") as progress, warnings.catch_warnings():
+            # Rasterizing polygons silences it by itself, but not in several threads at once.
+            warnings.simplefilter("ignore", NotGeoreferencedWarning)
             for part in in_order(executor, cut, pieces, workers):
                 if part is not None:
                     yield part

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from landbalance.config import ColumnSplit, Dataset, Folders
+from landbalance.config import ColumnSplit, Dataset, Folders, ListSplit
 from landbalance.errors import UserError
 from landbalance.progress import tracked
 from landbalance.tile.blocks import Window, tile_windows
@@ -185,7 +185,7 @@ def _splits(
     labelled = counts.any(axis=1)
     if left_out := np.count_nonzero(~labelled):
         _log.info("%d images left out: their masks hold no class", left_out)
-    if isinstance(dataset.split, ColumnSplit):
+    if isinstance(dataset.split, ColumnSplit | ListSplit):
         return np.where(labelled, splits_of_images(dataset.split, source, images), np.int8(-1))
     splits = np.full(len(images), -1, np.int8)
     splits[labelled] = drawn_groups(counts[labelled], dataset, "image")

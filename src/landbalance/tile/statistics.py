@@ -13,6 +13,7 @@ PERCENTILES = (1, 2, 5, 25, 50, 75, 95, 98, 99)
 _EXACT = 1 << 15
 """Pixels of 16 bits whose squared sum is a whole number that 63 bits hold."""
 
+_AT_ONCE = 32
 _SAMPLE, _SAMPLE_BYTES = 1 << 21, 1 << 26
 """Pixels of each band that percentiles are taken of, and their bytes in all bands, at most."""
 
@@ -89,7 +90,7 @@ def percentiles(
     most = max(min(_SAMPLE * first.shape[1] // first.size, _SAMPLE_BYTES // first.nbytes), 1)
     if len(ids) > most:
         ids = ids[np.linspace(0, len(ids) - 1, most).astype(np.int64)]
-    images: NDArray[Any] = read(ids)
+    images: NDArray[Any] = np.concatenate([read(part) for part in np.array_split(ids, -(-len(ids) // _AT_ONCE))])
     valid = np.ones((len(ids), *images.shape[2:]), np.bool_)
     if missing is not None:
         valid = (images != images.dtype.type(missing)).any(axis=1)

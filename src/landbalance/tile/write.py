@@ -133,8 +133,12 @@ def write_statistics(
         class_counts=dict(zip(SPLITS, class_counts.tolist(), strict=True)),
         nodata_share=nodata_share,
     )
-    store = TileStore(folder, info)
-    shown = percentiles(store.ids("train"), store.images, info.normalisation.missing)
+    # Mapped anew for each part: pages that were looked at would else count as this process's memory.
+    shown = percentiles(
+        TileStore(folder, info).ids("train"),
+        lambda ids: TileStore(folder, info).images(ids),
+        info.normalisation.missing,
+    )
     info = info.model_copy(update={"percentiles": shown})
     write_json(folder / "statistics.json", info.model_dump(mode="json"))
     return info
