@@ -1,6 +1,7 @@
 """Images in a folder per class into tiles."""
 
 import logging
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,6 +125,12 @@ def _images(root: Path) -> Mapping[str, list[Path]]:
     }
     if not found:
         raise UserError(f"{root}: holds no folders; a folder per class is wanted (folders.path).")
+    for path in (path for paths in found.values() for path in paths):
+        try:
+            str(path).encode()
+        except UnicodeEncodeError as error:
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+            raise UserError(f"{shown}: its name is no UTF-8, so no table can list it. Rename it.") from error
     others = Counter(path.suffix.lower() or "(none)" for path in root.glob("*/*") if path.is_file())
     left_out = {suffix: count for suffix, count in others.items() if suffix not in SUFFIXES}
     if left_out:
