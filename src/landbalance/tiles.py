@@ -109,7 +109,7 @@ class TileStore:
 
     def ids(self, split: Split) -> NDArray[np.int64]:
         """Return the ids of the tiles in `split`, ascending; shape (n,)."""
-        return np.flatnonzero(self._lookup["split"] == SPLITS.index(split)).astype(np.int64)
+        return np.flatnonzero(self._lookup["split"] == SPLITS.index(split)).astype(np.int64, copy=False)
 
     def column(self, name: str) -> NDArray[Any] | None:
         """Return a column of the index, shape (tiles,); None where it has no such column.

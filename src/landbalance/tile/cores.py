@@ -11,6 +11,12 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 def on_all_cores(function: Callable[[T], U], items: Sequence[T], least: int) -> Iterator[U]:
     """Yield what `function` returns for each item, by a process for each core.
 
@@ -23,7 +29,7 @@ def on_all_cores(function: Callable[[T], U], items: Sequence[T], least: int) -> 
     least : int
         Items that make a process worth its start; with fewer than two times as many all is done here.
     """
-    workers = min(len(os.sched_getaffinity(0)), len(items) // least)
+    workers = min(cores(), len(items) // least)
     if workers < 2:
         yield from map(function, items)
         return

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from landbalance.errors import UserError
 from landbalance.files import digest, placed, read_json, remove, write_json
 from landbalance.tile.blocks import Placement, cell_size
 from landbalance.tile.collect import collect
+from landbalance.tile.cores import cores
 from landbalance.tile.cut import CARD, IMAGES, Cut, cut_scene
 from landbalance.tile.folders import tile_folders
 from landbalance.tile.masks import tile_masks
@@ -85,7 +85,7 @@ def _cut(name: str, dataset: Dataset, source: Path, store: Path, scene: str, pla
     else:
         with placed(folder) as temporary:
             temporary.mkdir()
-            workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+            workers = min(cores(), _MOST_WORKERS)
             cut_scene(name, dataset, source, scene, inner, key, temporary, workers)
             remove(store / "statistics.json")  # lest anyone reads new images by an old index
     card = Cut.model_validate(read_json(folder / CARD))

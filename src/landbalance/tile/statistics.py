@@ -1,12 +1,13 @@
 """Statistics of bands: moments tile by tile, merged when it is known which tiles train; percentiles."""
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from landbalance.tile.cores import cores
 
 PERCENTILES = (1, 2, 5, 25, 50, 75, 95, 98, 99)
 
@@ -99,6 +100,6 @@ def percentiles(
         found: list[float] = np.percentile(images[:, band][valid], PERCENTILES).tolist()
         return found
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as executor:
+    with ThreadPoolExecutor(cores()) as executor:
         bands = list(executor.map(of_band, range(images.shape[1])))
     return {str(q): [float(band[place]) for band in bands] for place, q in enumerate(PERCENTILES)}

@@ -14,7 +14,7 @@ from landbalance.config import Config
 from landbalance.distributed.launch import LocalWorker, run_workers
 from landbalance.distributed.place import place_in_job
 from landbalance.errors import UserError
-from landbalance.files import remove
+from landbalance.files import digest, remove
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
 from landbalance.tiles import open_tiles
@@ -111,12 +111,12 @@ def identity_of(name: str, config: Config, store: Path) -> str:
     """Return what the job computes, as text: the same for any plan, different for other settings or tiles."""
     experiment = config.experiments[name]
     # The statistics tell the tiles' content, the index which of them are trained on.
-    tiles = b"".join((store / file).read_bytes() for file in ("statistics.json", "index.parquet"))
+    tiles = [digest(store / file) for file in ("statistics.json", "index.parquet")]
     settings: dict[str, Any] = {
         "model": config.models[experiment.model].model_dump(),
         "training": config.training[experiment.training].model_dump(),
         "arm": experiment.arm,
-        "tiles": hashlib.sha256(tiles).hexdigest(),
+        "tiles": tiles,
     }
     if weights := config.models[experiment.model].weights:
         settings["weights"] = hashlib.sha256(_starting_weights(weights)).hexdigest()
