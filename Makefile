@@ -18,7 +18,7 @@ demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does 
 	  snakemake --profile local && landbalance summary; \
 	fi
 
-test: $(VENV)/installed-workflow-dev-onnx  ## all tests that need neither Slurm nor a GPU nor a browser
+test: $(VENV)/installed-workflow-dev-onnx-cloud-stac  ## all tests that need neither Slurm nor a GPU nor a browser
 	python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slurm and not gpu and not browser"
 
 test-browser: $(VENV)/installed-workflow-dev-browser chromium  ## the reports in a headless Chromium, which is installed if there is none
@@ -52,7 +52,7 @@ slurm-commands:
 	  echo "make test-slurm: slurmctld, slurmd and slurm-client could not be installed." >&2; exit 1; \
 	done
 
-lint: $(VENV)/installed-workflow-dev  ## style, types, imports, workflow, spelling, generated files
+lint: $(VENV)/installed-workflow-dev-cloud-stac  ## style, types, imports, workflow, spelling, generated files
 	ruff check .
 	ruff format --check .
 	mypy

@@ -53,6 +53,7 @@ localrules:
     plan,
     report,
     index,
+    compare,
     profile_settings,
     train_settings,
 

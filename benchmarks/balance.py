@@ -9,7 +9,9 @@ profile, plan and training loop run; all variants take turns, so that noise of t
 prints one JSON object. Per rig, model and global batch B (`<ratio>.<model>.b<B>.…`), from medians of measured steps:
 
 - `fraction_of_sum`: images/s of arm `balanced`, over Σ s_i, where s_i is what worker i does alone at its share while
-  the others do the same (they share the machine's memory);
+  the others do the same (they share the machine's memory), in the same turn; `….low` and `….high` are the extremes of
+  the turns. `….without_communication`: what of Σ s_i would be left if steps only waited for the slower worker of
+  each, as these did, alone, at the same shares: the part that a noisy machine takes;
 - `s`, `s_max`: speed-up over arm `equal`, and its limit Σs · E / B, where E is the longest computing of an equal share;
 - `g`, `g_max`: speed-up over the fastest worker alone on all of B, and its limit Σs · A / B, where A is that time;
 - `predicted_over_measured`: the plan's step time over the measured one;
@@ -114,7 +116,7 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject("resnet18", Model(architecture="resnet18", norm="group"), 3, 48, 16),
+    Subject("resnet18", Model(architecture="resnet18", norm="group"), 3, 64, 16),
     Subject("unet", Model(architecture="unet", encoder="resnet18", depth=3, width=16, norm="group"), 13, 32, 16),
 )
 
@@ -148,10 +150,10 @@ class Effort:
 
 
 FULL = Effort(
-    turns=3,
-    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 3, "alone": 3, "fastest": 1},
+    turns=4,
+    steps={"equal": 1, "stock": 1, "unweighted": 2, "balanced": 4, "alone": 4, "fastest": 1},
     cold=128,
-    profile={"seconds": 25.0},
+    profile={"seconds": 45.0},
 )
 QUICK = Effort(
     turns=1,
@@ -483,21 +485,40 @@ def step_seconds(rows: list[list[dict[str, float]]]) -> NDArray[np.float64]:
     return np.max([[row["step_seconds"] for row in own] for own in rows if own], axis=0)
 
 
+def turns(values: NDArray[np.float64], effort: Effort) -> list[float]:
+    """Return the median of each turn's steps."""
+    return [float(np.median(part)) for part in np.split(values, effort.turns)]
+
+
 def figures_of(
-    prefix: str, batch: int, plan: Plan, variants: list[Variant], timings: dict[str, list[list[dict[str, float]]]]
+    prefix: str,
+    batch: int,
+    plan: Plan,
+    variants: list[Variant],
+    timings: dict[str, list[list[dict[str, float]]]],
+    effort: Effort,
 ) -> dict[str, float]:
     """Return the figures of one rig, model and global batch size."""
     steps = {arm: step_seconds(timings[f"{arm}.b{batch}"]) for arm in ("equal", "unweighted", "balanced", "stock")}
     fastest = float(np.median(step_seconds(timings[f"fastest.b{batch}"])))
     alone = next(variant for variant in variants if variant.name == f"alone.b{batch}")
-    speeds = [
-        share / float(np.median([row["step_seconds"] for row in own]))
-        for share, own in zip(alone.shares, timings[alone.name], strict=True)
+    by_worker = np.array([[row["step_seconds"] for row in own] for own in timings[alone.name]])
+    speeds = [share / float(np.median(own)) for share, own in zip(alone.shares, by_worker, strict=True)]
+    of_turns = [
+        sum(share / seconds for share, seconds in zip(alone.shares, medians, strict=True))
+        for medians in zip(*(turns(own, effort) for own in by_worker), strict=True)
     ]
+    # The machine's speed drifts: what is compared was measured in the same turn.
+    fractions = np.divide(batch, np.multiply(turns(steps["balanced"], effort), of_turns))
+    used = np.array([worker in plan_ranks(plan) for worker in alone.ranks])
+    waiting = np.divide(batch, np.multiply(turns(by_worker[used].max(axis=0), effort), of_turns))
     computing = [float(np.median([row["compute_seconds"] for row in own])) for own in timings[f"equal.b{batch}"]]
     total, step = sum(speeds), float(np.median(steps["balanced"]))
     figures = {
-        "fraction_of_sum": batch / step / total,
+        "fraction_of_sum": float(np.median(fractions)),
+        "fraction_of_sum.low": float(fractions.min()),
+        "fraction_of_sum.high": float(fractions.max()),
+        "fraction_of_sum.without_communication": float(np.median(waiting)),
         "s": float(np.median(steps["equal"])) / step,
         "s_max": total * max(computing) / batch,
         "g": fastest / step,
@@ -517,6 +538,11 @@ def figures_of(
     return {f"{prefix}.{name}": value for name, value in figures.items()}
 
 
+def plan_ranks(plan: Plan) -> set[int]:
+    """Return which workers of the rig the plan uses."""
+    return {worker.local_index for worker in plan.used}
+
+
 def measured(rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effort: Effort) -> dict[str, float]:
     """Return the figures of a rig and a model, for each global batch size."""
     size = subject.quick_size if effort is QUICK else subject.size
@@ -534,7 +560,7 @@ def measured(rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effo
     figures: dict[str, float] = {}
     for batch in batches:
         prefix = f"{rig.name}.{subject.name}.b{batch}"
-        figures |= figures_of(prefix, batch, plans[f"balanced.b{batch}"], variants, timings)
+        figures |= figures_of(prefix, batch, plans[f"balanced.b{batch}"], variants, timings, effort)
     return figures
 
 

@@ -32,7 +32,7 @@ from landbalance.files import write_json
 from landbalance.models import build_model
 from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser, learning_rate
-from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore, normalised, open_tiles
+from landbalance.tiles import IGNORED, Normalisation, Shard, StoreInfo, TileStore, normalised, open_tiles, write_lookup
 from landbalance.train.checkpoint import Position, load_checkpoint
 from landbalance.train.loop import Job, StoppedError, StopRequest, train
 from landbalance.train.order import epoch_order, proportional
@@ -125,10 +125,12 @@ def write_tiles(folder: Path, case: Case, bands: int = 4) -> TileStore:
         labels = np.where(kept, kinds[:, :1, :1], IGNORED)[:, 0, 0].astype(np.uint8)
     folder.mkdir(parents=True)
     np.save(folder / "images-000.npy", images)
-    np.save(folder / "labels-000.npy", labels)
+    np.save(folder / "labels.npy", labels)
     import pandas as pd
 
-    pd.DataFrame({"split": ["train"] * samples + ["validation"] * 2}).to_parquet(folder / "index.parquet")
+    splits = ["train"] * samples + ["validation"] * 2
+    pd.DataFrame({"split": splits}).to_parquet(folder / "index.parquet")
+    write_lookup(folder, splits, np.arange(count))
     classes = [ClassInfo(name=name, colour=f"#00000{number}", values=[name]) for number, name in enumerate("abc", 1)]
     info = StoreInfo(
         task="segmentation" if segmentation else "classification",
@@ -137,7 +139,7 @@ def write_tiles(folder: Path, case: Case, bands: int = 4) -> TileStore:
         tile_size=size,
         resolution=None,
         tiles=count,
-        tiles_per_shard=count,
+        shards=[Shard(images="images-000.npy", count=count)],
         normalisation=Normalisation(
             mean=images.mean((0, 2, 3)).tolist(), std=images.std((0, 2, 3)).tolist(), missing=None
         ),

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from landbalance.distributed.clock import Clock
 from landbalance.distributed.group import Communicator
 from landbalance.distributed.reduction import sum_in_group
 from landbalance.optimiser import build_optimiser
-from landbalance.tiles import IGNORED, Normalisation, StoreInfo, TileStore
+from landbalance.tiles import IGNORED, Normalisation, Split, StoreInfo, TileStore
 from landbalance.train.checkpoint import Position
 from landbalance.train.loop import Job, StopRequest, train
 from landbalance.train.order import epoch_order, slice_of
@@ -62,6 +61,8 @@ class Problem:
     norm: Norm = "group"
     micro_batches: tuple[int | None, ...] = (None, None, None)
     clip_norm: float | None = None
+    label_smoothing: float = 0.0
+    shift: int = 0
     seed: int = 0
     validation: int = 1
     arm: Arm = "balanced"
@@ -72,7 +73,7 @@ class Problem:
         optimiser = Optimiser(name="sgd", learning_rate=LEARNING_RATE, momentum=0.9, weight_decay=1e-3)
         return Training(
             epochs=1, batch_size=sum(self.shares), optimiser=optimiser, schedule="constant",
-            clip_norm=self.clip_norm, seed=self.seed,
+            clip_norm=self.clip_norm, label_smoothing=self.label_smoothing, shift=self.shift, seed=self.seed,
         )  # fmt: skip
 
     @property
@@ -116,7 +117,7 @@ class Tiles(TileStore):
             tile_size=SIZE,
             resolution=None,
             tiles=len(images),
-            tiles_per_shard=len(images),
+            shards=[],
             normalisation=Normalisation(mean=[0.0] * BANDS, std=[1.0] * BANDS),
             percentiles={},
             class_counts={split: [1] * CLASSES for split in ("train", "validation", "test")},
@@ -125,9 +126,9 @@ class Tiles(TileStore):
         values = {"folder": Path(), "info": info, "pixels": images, "marks": labels, "train": train, "was_read": []}
         self.__dict__.update(values)
 
-    @cached_property
-    def _splits(self) -> NDArray[np.str_]:
-        return np.where(np.arange(len(self.pixels)) < self.train, "train", "validation")
+    def ids(self, split: Split) -> NDArray[np.int64]:
+        train = np.arange(len(self.pixels)) < self.train
+        return np.flatnonzero({"train": train, "validation": ~train}[split])
 
     def read(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.generic], NDArray[np.uint8]]:
         self.was_read.extend(ids.tolist())
@@ -214,14 +215,16 @@ def in_one_process(problem: Problem) -> Outcome:
     network = network_of(problem).train()
     optimiser = build_optimiser(network, settings.optimiser)
     weights = None if problem.weights is None else problem.weights.double()
+    smoothed_loss_of = nn.CrossEntropyLoss(weights, ignore_index=IGNORED, label_smoothing=problem.label_smoothing)
     loss_of = nn.CrossEntropyLoss(weights, ignore_index=IGNORED)
-    reader = BatchReader(store, problem.weights, settings.augmentation == "dihedral", settings.seed)
+    augment = settings.augmentation == "dihedral"
+    reader = BatchReader(store, problem.weights, augment, settings.seed, settings.shift)
     gradients, total_loss, total_weight = [], 0.0, 0.0
     for start in range(0, len(problem.order), settings.batch_size):
         batch = reader.batch(problem.order[start : start + settings.batch_size], 0)
         logits = network(batch.images.double())
         # The mean over nothing is 0/0; a step without a label is one with gradient 0.
-        loss = loss_of(logits, batch.labels) if (batch.labels != IGNORED).any() else 0.0 * logits.sum()
+        loss = smoothed_loss_of(logits, batch.labels) if (batch.labels != IGNORED).any() else 0.0 * logits.sum()
         loss.backward()
         if settings.clip_norm is not None:
             nn.utils.clip_grad_norm_(network.parameters(), settings.clip_norm)

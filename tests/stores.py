@@ -7,7 +7,7 @@ import pandas as pd
 
 from landbalance.config.data import ClassInfo
 from landbalance.files import write_json
-from landbalance.tiles import IGNORED, Normalisation, StoreInfo
+from landbalance.tiles import IGNORED, Normalisation, Shard, StoreInfo, write_lookup
 
 COLOURS = ("#1b7837", "#2166ac", "#d73027")
 
@@ -37,11 +37,14 @@ def write_store(
         labels = np.where(random.random(kinds.shape) < random.random((count, 1, 1)), labels, IGNORED).astype(np.uint8)
     else:
         labels = labels[:, 0, 0]
+    shards = []
     for shard, start in enumerate(range(0, count, tiles_per_shard)):
         np.save(folder / f"images-{shard:03d}.npy", images[start : start + tiles_per_shard])
-        np.save(folder / f"labels-{shard:03d}.npy", labels[start : start + tiles_per_shard])
+        shards.append(Shard(images=f"images-{shard:03d}.npy", count=len(images[start : start + tiles_per_shard])))
+    np.save(folder / "labels.npy", labels)
     splits = ["train"] * train + ["validation"] * validation + ["test"] * test
     pd.DataFrame({"tile": range(count), "split": splits}).to_parquet(folder / "index.parquet")
+    write_lookup(folder, splits, np.arange(count))
     info = StoreInfo(
         task=task,
         bands=[f"B{band:02d}" for band in range(bands)],
@@ -49,7 +52,7 @@ def write_store(
         tile_size=size,
         resolution=10.0,
         tiles=count,
-        tiles_per_shard=tiles_per_shard,
+        shards=shards,
         normalisation=Normalisation(
             mean=images.mean((0, 2, 3)).tolist(), std=images.std((0, 2, 3)).tolist(), missing=0.0
         ),

@@ -1,6 +1,8 @@
 import numpy as np
 
-from landbalance.batches import orientations, oriented
+from landbalance.batches import BatchReader, orientations, oriented, shifts
+from landbalance.tiles import open_tiles
+from stores import write_store
 
 
 def test_augmentation_follows_the_sample_not_its_neighbours():
@@ -15,3 +17,27 @@ def test_the_eight_orientations_are_the_symmetries_of_the_square():
     seen = {oriented(tile, k).tobytes() for k in range(8)}
     assert len(seen) == 8
     assert all(sorted(oriented(tile, k).ravel()) == list(range(9)) for k in range(8))
+
+
+def test_samples_move_by_every_distance_and_each_by_itself():
+    together = shifts(np.arange(400), seed=0, epoch=4, most=2)
+    assert together.tolist() == [shifts(np.array([sample]), 0, 4, 2)[0].tolist() for sample in range(400)]
+    assert {tuple(move) for move in together.tolist()} == {
+        (down, right) for down in range(-2, 3) for right in range(-2, 3)
+    }
+    assert (shifts(np.arange(400), 0, 5, 2) != together).any()
+
+
+def test_images_and_labels_move_together_and_mirror_at_the_edge(tmp_path):
+    store = open_tiles(write_store(tmp_path / "d", size=16))
+    ids = store.ids("train")
+    still = BatchReader(store, None, False, 0).batch(ids, 0)
+    moved = BatchReader(store, None, False, 0, shift=3).batch(ids, 0)
+    for row, (down, right) in enumerate(shifts(ids, 0, 0, 3)):
+        rows, columns = (np.abs(np.arange(16) + by + 0.5) - 0.5 for by in (down, right))
+        rows, columns = ((15.5 - np.abs(15.5 - places)).astype(int) for places in (rows, columns))
+        assert (moved.images[row] == still.images[row][:, rows][:, :, columns]).all()
+        assert (moved.labels[row] == still.labels[row][rows][:, columns]).all()
+    assert not (moved.labels == still.labels).all()
+    validated = BatchReader(store, None, True, 0, shift=3).batch(ids, None)
+    assert (validated.images == still.images).all()

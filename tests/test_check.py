@@ -38,6 +38,27 @@ def test_a_batch_smaller_than_equal_shares_is_named(raw):
         check(raw, cluster(count=4))
 
 
+def test_starting_weights_must_be_there_or_come_from_this_run(raw):
+    raw["models"]["unet"]["weights"] = "results/train/havel-equal/model.safetensors"
+    check(raw, cluster())
+    raw["models"]["unet"]["weights"] = "gone.safetensors"
+    with pytest.raises(UserError, match=r"mine\.yaml: models\.unet\.weights: gone\.safetensors is not there"):
+        check(raw, cluster())
+
+
+def test_a_kind_of_node_that_is_not_described_is_named(raw):
+    raw["experiments"]["havel"]["nodes"] = ["m"]
+    with pytest.raises(UserError, match=r"mine\.yaml: experiments\.havel\.nodes: no node .* is called m.*allowed: n"):
+        check(raw, cluster())
+
+
+def test_equal_shares_count_the_nodes_of_the_experiment_alone(raw):
+    raw["training"]["short"]["batch_size"] = 3
+    raw["experiments"]["havel-equal"]["nodes"] = ["n"]
+    other = {"name": "m", "workers": [{"device": "cpu", "count": 9}]}
+    check(raw, Cluster.model_validate({"nodes": [cluster(count=3).nodes[0].model_dump(), other]}))
+
+
 def test_a_gpu_that_this_machine_does_not_have_is_named(raw):
     with pytest.raises(UserError, match=r"cluster\.yaml: nodes\.n: 99 workers with device: cuda, but torch finds"):
         check(raw, cluster("cuda", 99))

@@ -64,6 +64,12 @@ def test_full_disk(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_forbidden_folder_is_not_a_full_disk(tmp_path: Path) -> None:
+    message = r"Permission denied .*Allow writing there or choose another folder"
+    with pytest.raises(UserError, match=message), files.placed(tmp_path / "map.tif") as temporary:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(temporary))
+
+
 def test_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     with pytest.raises(UserError, match="cannot be written"):

@@ -1,12 +1,14 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from landbalance.config import Model
 from landbalance.errors import UserError
-from landbalance.models import build_model, check_tile_size
+from landbalance.models import build_model, check_tile_size, load_starting_weights
 
 
 def unet(**options: dict[str, Any]) -> Any:
@@ -21,9 +23,9 @@ def test_unet_gives_a_score_per_class_and_pixel(depth: int, norm: str) -> None:
 
 @pytest.mark.parametrize("bands", [1, 3, 13])
 @pytest.mark.parametrize(
-    "architecture", ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "convnext_tiny", "googlenet"]
+    "architecture", ["resnet9", "resnet18", "mobilenet_v3_small", "squeezenet1_1", "convnext_tiny", "googlenet"]
 )
-def test_torchvision_gives_a_score_per_class(architecture: str, bands: int) -> None:
+def test_classifiers_give_a_score_per_class(architecture: str, bands: int) -> None:
     network = build_model(Model(architecture=architecture), bands, classes=10).eval()
     assert network(torch.zeros(2, bands, 64, 64)).shape == (2, 10)
 
@@ -75,7 +77,10 @@ def test_width_of_one() -> None:
     [
         (unet(encoder="resnet"), r"encoder: resnet is no encoder.*allowed: .*resnet18"),
         (unet(encoder="tu-nothing"), r"encoder: tu-nothing is no encoder"),
-        (Model(architecture="resnet19"), r"no torchvision model is called resnet19; allowed: unet, .*resnet18"),
+        (
+            Model(architecture="resnet19"),
+            r"no torchvision model is called resnet19; allowed: unet, resnet9, .*resnet18",
+        ),
     ],
 )
 def test_unknown_names(model: Model, message: str) -> None:
@@ -95,3 +100,44 @@ def test_a_network_that_takes_the_tiles_stays_in_training() -> None:
     network = build_model(unet(depth=3), bands=3, classes=2).train()
     check_tile_size(network, unet(depth=3), 3, 32)
     assert network.training
+
+
+def weights_of(network: nn.Module, path: Path) -> Path:
+    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, path)
+    return path
+
+
+def resnet(classes: int, bands: int = 3) -> nn.Module:
+    return build_model(Model(architecture="resnet9", width=4), bands, classes)
+
+
+def test_training_starts_from_the_weights_in_a_file(tmp_path: Path) -> None:
+    given, network = resnet(5), resnet(5)
+    assert load_starting_weights(network, weights_of(given, tmp_path / "w.safetensors"), 5) == []
+    assert all(torch.equal(value, given.state_dict()[name]) for name, value in network.state_dict().items())
+
+
+def test_the_last_layer_of_other_classes_starts_afresh(tmp_path: Path) -> None:
+    given, network = resnet(5), resnet(7)
+    fresh = network.state_dict()["8.weight"].clone()
+    assert load_starting_weights(network, weights_of(given, tmp_path / "w.safetensors"), 7) == ["8.weight", "8.bias"]
+    assert torch.equal(network.state_dict()["8.weight"], fresh)
+    assert torch.equal(network.state_dict()["0.0.weight"], given.state_dict()["0.0.weight"])
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    path = weights_of(resnet(5, bands=4), tmp_path / "w.safetensors")
+    with pytest.raises(UserError, match=r"0\.0\.weight has the shape \(4, 4, 3, 3\), but \(4, 3, 3, 3\) is wanted"):
+        load_starting_weights(resnet(5), path, 5)
+    with pytest.raises(UserError, match=r"is of another network: .* stands only"):
+        load_starting_weights(build_model(Model(architecture="resnet18"), 3, 5), path, 5)
+    (tmp_path / "broken").write_bytes(b"no weights")
+    with pytest.raises(UserError, match=r"broken cannot be read as safetensors"):
+        load_starting_weights(resnet(5), tmp_path / "broken", 5)
+
+
+def test_resnet9_refuses_tiles_that_pooling_leaves_nothing_of() -> None:
+    model = Model(architecture="resnet9", width=4)
+    check_tile_size(build_model(model, 3, 5), model, 3, 16)
+    with pytest.raises(UserError, match="resnet9 cannot take tiles of 8 × 8 pixels"):
+        check_tile_size(build_model(model, 3, 5), model, 3, 8)

@@ -23,6 +23,17 @@ def test_the_loss_is_a_sum_over_labelled_elements(weights):
     )
 
 
+@pytest.mark.parametrize("weights", [None, torch.tensor([0.5, 2.0, 1.0])])
+def test_a_smoothed_loss_adds_up_over_any_split_to_that_of_a_mean(weights):
+    logits = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.tensor([0, 1, 2, IGNORED] * 5)
+    parts = [summed_loss(logits[part], labels[part], weights, 0.2) for part in (slice(0, 1), slice(1, 7), slice(7, 20))]
+    given = None if weights is None else weights.double()
+    mean = torch.nn.CrossEntropyLoss(given, ignore_index=IGNORED, label_smoothing=0.2)(logits, labels)
+    assert float(sum(parts) / summed_weight(labels, weights)) == pytest.approx(float(mean), rel=1e-12)
+    assert float(sum(parts)) > float(summed_loss(logits, labels, weights)) * 1.01
+
+
 def test_the_sum_of_weights_leaves_ignored_elements_out():
     labels = torch.tensor([[0, 1, IGNORED], [IGNORED, 2, 2]])
     assert float(summed_weight(labels, None)) == 4

@@ -120,6 +120,26 @@ def test_opened_bundle_predicts_as_the_saved_network(tmp_path: Path) -> None:
     assert np.allclose(found.probabilities(images), logits.softmax(1).numpy(), atol=1e-3)
 
 
+def test_eight_orientations_are_averaged_and_turned_back(tmp_path: Path) -> None:
+    """A turned image then has the turned map, and the probabilities are the mean of those of single predictions."""
+    torch.manual_seed(0)
+    save_bundle(tmp_path, build_model(card().model, 2, 3).eval(), card())
+    image = np.random.default_rng(0).integers(1, 40, (2, 32, 48)).astype(np.float32)
+    one, eight = open_predictor(tmp_path), open_predictor(tmp_path, orientations=8)
+    parts = []
+    for mirrored in (False, True):
+        for turns in range(4):
+            turned = np.rot90(image[..., ::-1] if mirrored else image, turns, (-2, -1))
+            found = np.rot90(one.probabilities(turned[None].copy())[0], -turns, (-2, -1))
+            parts.append(found[..., ::-1] if mirrored else found)
+    mean = eight.probabilities(image[None])[0]
+    assert np.allclose(mean, np.mean(parts, axis=0), atol=1e-5)
+    assert np.abs(parts[0] - mean).max() > 1e-3
+    assert (eight.classes(image[None])[0] == mean.argmax(0)).all()
+    turned = eight.probabilities(np.rot90(image, 1, (-2, -1))[None].copy())[0]
+    assert np.allclose(turned, np.rot90(mean, 1, (-2, -1)), atol=1e-5)
+
+
 def test_cores_are_those_that_were_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)

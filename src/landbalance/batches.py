@@ -14,8 +14,8 @@ from torch import Tensor
 from landbalance.objective import summed_weight
 from landbalance.tiles import TileStore, normalised
 
-_STREAM = 1
-"""Stream of random numbers; no two purposes share one (see `landbalance.train.order`)."""
+_STREAM, _SHIFT_STREAM = 1, 2
+"""Streams of random numbers; no two purposes share one (see `landbalance.train.order`)."""
 
 T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -40,12 +40,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchReader:
-    """Makes batches of a tile store; augmentation depends on the seed, the epoch and the sample only."""
+    """Makes batches of a tile store; augmentation depends on the seed, the epoch and the sample only.
+
+    Attributes
+    ----------
+    augment : bool
+        Whether samples are turned and mirrored.
+    shift : int
+        Most pixels by which they are moved besides.
+    """
 
     store: TileStore
     class_weights: Tensor | None
     augment: bool
     seed: int
+    shift: int = 0
 
     def batch(self, ids: NDArray[np.int64], epoch: int | None) -> Batch:
         """Return the samples `ids`, augmented for `epoch`, or as they are when it is None."""
@@ -55,6 +64,11 @@ class BatchReader:
             images = _each_oriented(images, turns)
             if labels.ndim == 3:
                 labels = _each_oriented(labels, turns)
+        if self.shift and epoch is not None:
+            moves = shifts(ids, self.seed, epoch, self.shift)
+            images = _each_shifted(images, moves, self.shift)
+            if labels.ndim == 3:
+                labels = _each_shifted(labels, moves, self.shift)
         inputs = torch.from_numpy(normalised(images, self.store.info.normalisation))
         targets = torch.from_numpy(labels.astype(np.int64))
         return Batch(
@@ -83,6 +97,25 @@ def oriented(tile: NDArray[ScalarT], orientation: int) -> NDArray[ScalarT]:
     """Return `tile` (…, size, size) turned by a multiple of 90° and, from 4 on, mirrored."""
     turned = np.rot90(tile, orientation % 4, axes=(-2, -1))
     return turned[..., ::-1] if orientation >= 4 else turned
+
+
+def _each_shifted(tiles: NDArray[ScalarT], moves: NDArray[np.int64], most: int) -> NDArray[ScalarT]:
+    height, width = tiles.shape[-2:]
+    around = [(0, 0)] * (tiles.ndim - 2) + [(most, most)] * 2
+    wide = np.pad(tiles, around, mode="symmetric")
+    result = np.empty_like(tiles)
+    for row, (down, right) in enumerate(most + moves):
+        result[row] = wide[row, ..., down : down + height, right : right + width]
+    return result
+
+
+def shifts(ids: NDArray[np.int64], seed: int, epoch: int, most: int) -> NDArray[np.int64]:
+    """Return by how many pixels, down and right, each sample is moved in this epoch; shape (n, 2).
+
+    Keyed like `orientations`. What comes in at an edge is the image mirrored there, labels alike.
+    """
+    draws = (np.random.default_rng([_SHIFT_STREAM, seed, epoch, sample]) for sample in ids)
+    return np.array([draw.integers(-most, most + 1, 2) for draw in draws], np.int64).reshape(-1, 2)
 
 
 def prefetched(items: Iterator[T], depth: int = 2) -> Generator[T]:

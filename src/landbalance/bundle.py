@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from landbalance.config.base import Settings
+from landbalance.config.checks import checked
 from landbalance.config.data import ClassInfo
 from landbalance.config.learning import Model
-from landbalance.config.load import checked
 from landbalance.errors import UserError
 from landbalance.files import placed, read_json, write_json
 from landbalance.tiles import Normalisation
@@ -31,6 +31,9 @@ class Bundle(Settings):
     tile_size: int = Field(description="Width and height of the tiles that it was trained on, in pixels.")
     resolution: float | None = Field(description="Pixel size that it was trained on, in units of the CRS.")
     normalisation: Normalisation
+    reflectance: bool = Field(
+        False, description="Whether it was trained on products, by whose metadata bands hold reflectance × 10,000."
+    )
     provenance: dict[str, Any] = Field(description="Experiment, settings, versions, workers, sources.")
 
 

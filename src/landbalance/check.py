@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+from landbalance.bundle import WEIGHTS
 from landbalance.cluster import Cluster
 from landbalance.cluster.fit import misfits
 from landbalance.cluster.inventory import slurm_nodes, slurm_partitions
 from landbalance.config import Config
 from landbalance.errors import UserError
+from landbalance.layout import Layout
 
 
 def check_run(config: Config, cluster: Cluster, origin: str, cluster_origin: str) -> None:
-    """Stop when a source is missing, an equal share would be empty, nodata is a class, or a GPU is not there.
+    """Stop when an input or a kind of node is missing, a share would be empty, nodata is a class, or a GPU not there.
 
     Parameters
     ----------
@@ -23,7 +25,8 @@ def check_run(config: Config, cluster: Cluster, origin: str, cluster_origin: str
         With a line for each mistake.
     """
     mistakes = [
-        *(f"{origin}: {mistake}" for mistake in _missing_sources(config)),
+        *(f"{origin}: {mistake}" for mistake in (*_missing_sources(config), *_missing_weights(config))),
+        *(f"{origin}: {mistake}" for mistake in _missing_nodes(config, cluster)),
         *(f"{origin}: {mistake}" for mistake in (*_small_batches(config, cluster), *_nodata(config))),
         *(f"{cluster_origin}: {mistake}" for mistake in _missing_devices(cluster)),
     ]
@@ -60,6 +63,17 @@ def _missing_sources(config: Config) -> list[str]:
     ]
 
 
+def _missing_weights(config: Config) -> list[str]:
+    used = {experiment.model for experiment in config.experiments.values()}
+    made = [Layout().train(name) / WEIGHTS for name in config.experiments]  # by this very run, before they are needed
+    return [
+        f"models.{name}.weights: {model.weights} is not there (from {Path.cwd()}). Correct the path."
+        for name, model in config.models.items()
+        if name in used and model.weights is not None and Path(model.weights) not in made
+        if not Path(model.weights).expanduser().is_file()
+    ]
+
+
 def _nodata(config: Config) -> list[str]:
     used = {config.experiments[name].dataset for name in config.experiments}
     classes = max((len(config.datasets[name].classes) for name in used if config.datasets[name].scenes), default=0)
@@ -68,15 +82,29 @@ def _nodata(config: Config) -> list[str]:
     return [f"map.nodata: found {config.map.nodata}, which is the code of a class; allowed: {classes} … 255. Take 255."]
 
 
+def _missing_nodes(config: Config, cluster: Cluster) -> list[str]:
+    mistakes = []
+    for name, experiment in config.experiments.items():
+        try:
+            cluster.limited_to(experiment.nodes)
+        except UserError as error:
+            mistakes.append(f"experiments.{name}.nodes: {error}")
+    return mistakes
+
+
 def _small_batches(config: Config, cluster: Cluster) -> list[str]:
-    workers = sum(node.count * worker.count for node in cluster.nodes for worker in node.workers)
-    return [
-        f"training.{experiment.training}.batch_size: found {config.training[experiment.training].batch_size}, but "
-        f"experiment {name} gives equal shares to {workers} workers; allowed: {workers} or more. Raise it, use fewer "
-        "workers, or the arm balanced, which leaves workers out."
-        for name, experiment in config.experiments.items()
-        if experiment.arm == "equal" and config.training[experiment.training].batch_size < workers
-    ]
+    mistakes = []
+    for name, experiment in config.experiments.items():
+        nodes = [node for node in cluster.nodes if not experiment.nodes or node.name in experiment.nodes]
+        workers = sum(node.count * worker.count for node in nodes for worker in node.workers)
+        batch_size = config.training[experiment.training].batch_size
+        if experiment.arm == "equal" and batch_size < workers:
+            mistakes.append(
+                f"training.{experiment.training}.batch_size: found {batch_size}, but experiment {name} gives equal "
+                f"shares to {workers} workers; allowed: {workers} or more. Raise it, use fewer workers, or the arm "
+                "balanced, which leaves workers out."
+            )
+    return mistakes
 
 
 def _missing_devices(cluster: Cluster) -> list[str]:

@@ -104,13 +104,42 @@ def _parser() -> argparse.ArgumentParser:
     what = cluster.add_mutually_exclusive_group(required=True)
     what.add_argument("--detect", action="store_true", help="print a first draft of the description of this cluster")
     what.add_argument("--check", action="store_true", help="say what of the description does not fit this cluster")
-    add("download", commands.download, "fetch, check and unpack a dataset's sources", "dataset")
-    add(
+    download = add("download", commands.download, "fetch, check and unpack a dataset's sources", "dataset")
+    download.add_argument(
+        "--offline", action="store_true", help="use no network: only local files and the cache (LANDBALANCE_OFFLINE=1)"
+    )
+    datasets = add("datasets", commands.datasets, "list the benchmark data sets that a configuration can name")
+    datasets.add_argument("names", nargs="*", metavar="NAME", help="describe these; a .yaml file of your own, too")
+    search = add("search", commands.search, "find scenes in a STAC catalogue and print them for the configuration")
+    search.add_argument(
+        "--api",
+        required=True,
+        help="address of a STAC API, or: copernicus, earth-search, planetary-computer, usgs-landsat",
+    )
+    search.add_argument("--collection", required=True, help="e.g. sentinel-2-l2a")
+    search.add_argument("--area", required=True, help="west,south,east,north in degrees, or a vector file")
+    search.add_argument("--dates", required=True, help="a day or FIRST/LAST, e.g. 2023-05-01/2023-09-30")
+    search.add_argument(
+        "--bands",
+        required=True,
+        nargs="+",
+        metavar="BAND",
+        help="keys of assets or common names, in the order of the model's input; NIR=nir gives a band another name",
+    )
+    search.add_argument("--cloud", type=float, metavar="PERCENT", help="most cloud cover of a scene")
+    search.add_argument("--mask", metavar="ASSET", help="mask clouds by this asset: scl or qa_pixel")
+    search.add_argument("--limit", type=int, metavar="N", help="take the N least cloudy scenes")
+    search.add_argument("--out", type=Path, help="write to this file instead")
+    tile = add(
         "tile",
         commands.tile,
         "cut a dataset's scenes and labels into tiles, split for train, validation and test",
         "dataset",
     )
+    tile.add_argument(
+        "--preview", action="store_true", help="cut nothing; draw some tiles with their labels, preview.png beside them"
+    )
+    tile.add_argument("--scene", help="cut this scene and do no more; scenes that have not changed are not cut again")
     profile = with_cluster(
         add("profile", commands.profile, "measure training steps of a model on a node's workers", "dataset", "model")
     )
@@ -152,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="NAME",
         help="EXPERIMENT SCENE, as in the configuration. With --model, scenes: a file whose bands' descriptions are "
-        "their names, a folder with a file per band, or B02=file,B03=stack.tif:2",
+        "their names, a folder with a file per band, a product, or B02=file,B03=stack.tif:2",
     )
     mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
     mapping.add_argument("--out", type=Path, help="with --model: folder of the maps (default: here)")
@@ -171,6 +200,11 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--tiles", type=Path, help="tile store whose tiles the two models are compared on")
     report = with_cluster(add("report", commands.report, "write the HTML report of an experiment, or of all"))
     report.add_argument("experiment", nargs="?", help="a name under `experiments`; an overview of all when left out")
+    add(
+        "compare",
+        commands.compare,
+        "write the comparison of arms over all seeds, as far as they have been run",
+    )
     design = sampling(
         "design", commands.design, "draw points of a map, stratified by its classes, for a person to label"
     )

@@ -60,19 +60,66 @@ def cluster(options: argparse.Namespace) -> int:
 
 def download(options: argparse.Namespace) -> None:
     """Run the download stage."""
-    from landbalance.download import run
+    from landbalance.config import catalogue, load_config
+    from landbalance.download import offline, run
 
-    dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, Layout(options.results).download(options.dataset))
+    configured = load_config(options.config).datasets
+    if options.dataset not in configured and options.dataset in catalogue.names():
+        sources = catalogue.sources(options.dataset, "landbalance download")
+    else:
+        sources = _named(options, "datasets", options.dataset).sources
+    online = not (options.offline or offline())
+    run(options.dataset, sources, Layout(options.results).download(options.dataset), online)
+
+
+def datasets(options: argparse.Namespace) -> None:
+    """List the catalogue of data sets, or describe some."""
+    from landbalance.config import catalogue
+
+    if options.names:
+        sys.stdout.write("\n\n".join(catalogue.details(name) for name in options.names) + "\n")
+    else:
+        sys.stdout.write(catalogue.listing() + "\n")
+
+
+def search(options: argparse.Namespace) -> None:
+    """Print sources and scenes that a STAC catalogue has."""
+    from landbalance.files import write_text
+    from landbalance.search import Wanted, search
+
+    if options.limit is not None and options.limit < 1:
+        raise UserError(f"--limit: found {options.limit}; allowed: 1 or more.")
+    wanted = Wanted(
+        options.api,
+        options.collection,
+        options.area,
+        options.dates,
+        options.bands,
+        options.cloud,
+        options.mask,
+        options.limit,
+    )
+    text = search(wanted)
+    if options.out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(options.out, text)
 
 
 def tile(options: argparse.Namespace) -> None:
-    """Run the tile stage."""
+    """Run the tile stage, or draw some of the tiles."""
     from landbalance.tile import run
 
     layout = Layout(options.results)
     dataset = _named(options, "datasets", options.dataset)
-    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset))
+    if options.preview:
+        from landbalance.tile.preview import preview
+
+        target = layout.tile(options.dataset) / "preview.png"
+        preview(options.dataset, dataset, layout.tile(options.dataset), target)
+        sys.stdout.write(f"{target}\n")
+        return
+    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset), options.scene)
 
 
 def profile(options: argparse.Namespace) -> None:
@@ -109,8 +156,9 @@ def plan(options: argparse.Namespace) -> None:
     from landbalance.plan import run
     from landbalance.tiles import open_tiles
 
-    config, cluster, layout = load_config(options.config), load_cluster(options.cluster), Layout(options.results)
+    config, layout = load_config(options.config), Layout(options.results)
     experiment = _named(options, "experiments", options.experiment)
+    cluster = load_cluster(options.cluster).limited_to(experiment.nodes)
     if options.what_if or options.batch_size:
         sys.stdout.write(_what_if(options, config, cluster, layout) + "\n")
         return
@@ -168,7 +216,7 @@ def train(options: argparse.Namespace) -> int:
     command = _worker_command(options, "train", options.experiment, *words)
     site = None
     if options.cluster:
-        cluster = load_cluster(options.cluster)
+        cluster = load_cluster(options.cluster).limited_to(experiment.nodes)
         site = Site(cluster, replan, _measured_gpus(experiment, cluster, layout), options.attempt)
     return run(options.experiment, config, layout, command, options.restart, site)
 
@@ -229,7 +277,7 @@ def map(options: argparse.Namespace) -> None:
 
 def _map_with_bundle(options: argparse.Namespace) -> None:
     from landbalance.config import Map
-    from landbalance.config.load import checked
+    from landbalance.config.checks import checked
     from landbalance.map import run_bundle
     from landbalance.workflow import overridden
 
@@ -271,6 +319,14 @@ def report(options: argparse.Namespace) -> None:
     else:
         _named(options, "experiments", options.experiment)
         run(options.experiment, config, layout, Inputs(options.config, options.cluster))
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Write the comparison of arms, of those experiments that have been run."""
+    from landbalance.config import load_config
+    from landbalance.report import run_compare
+
+    run_compare(load_config(options.config), Layout(options.results))
 
 
 def summary(options: argparse.Namespace) -> None:

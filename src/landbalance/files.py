@@ -1,10 +1,11 @@
 """Files that appear whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,14 @@ def placed(target: Path) -> Iterator[Path]:
 
 
 def write_error(target: Path, error: OSError) -> UserError:
-    """Return the message for a failed write: the file, the reason and the room that is left."""
+    """Return the message for a failed write: the file, the reason, the room that is left, and how to mend it."""
     folder = next(parent for parent in target.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(folder).free / 2**20
+    forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
     return UserError(
         f"{error.filename or target}: cannot be written: {error.strerror or error} "
-        f"({free:,.0f} MiB free in {folder}). Make room or choose another folder, then run again."
+        f"({free:,.0f} MiB free in {folder}). {'Allow writing there' if forbidden else 'Make room'} or choose another "
+        "folder, then run again."
     )
 
 
@@ -81,11 +84,17 @@ def read_json(path: Path) -> Any:
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
     """Return the hexadecimal digest of the file at `path`."""
-    value = hashlib.new(algorithm)
+    return digests(path, [algorithm])[algorithm]
+
+
+def digests(path: Path, algorithms: Iterable[str]) -> dict[str, str]:
+    """Return the hexadecimal digests of the file at `path`, which is read once, by algorithm."""
+    values = {algorithm: hashlib.new(algorithm) for algorithm in algorithms}
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
-            value.update(block)
-    return value.hexdigest()
+            for value in values.values():
+                value.update(block)
+    return {algorithm: value.hexdigest() for algorithm, value in values.items()}
 
 
 def remove(path: Path) -> None:

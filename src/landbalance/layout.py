@@ -57,3 +57,7 @@ class Layout:
     def report(self, experiment: str) -> Path:
         """Return the HTML report of an experiment."""
         return self.root / "report" / f"{experiment}.html"
+
+    def compare(self) -> Path:
+        """Return the folder of the comparison of arms: table, picture, page."""
+        return self.root / "compare"

@@ -1,5 +1,6 @@
 """Networks by name, for any number of bands and classes."""
 
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -24,7 +25,8 @@ def build_model(model: Model, bands: int, classes: int) -> nn.Module:
     UserError
         When there is no such architecture or encoder.
     """
-    network = _unet(model, bands, classes) if model.architecture == "unet" else _torchvision(model, bands, classes)
+    own = {"unet": _unet, "resnet9": _resnet9}
+    network = own.get(model.architecture, _torchvision)(model, bands, classes)
     if model.norm == "group":
         network = _with_group_norm(network)
     return network.to(memory_format=torch.channels_last)
@@ -125,6 +127,87 @@ def _drop_unused(network: nn.Module, used: set[int]) -> None:
             _drop_unused(child, used)
 
 
+def _resnet9(model: Model, bands: int, classes: int) -> nn.Module:
+    """Return a ResNet-9 after Page (2018), How to train your ResNet, for tiles of 64 pixels instead of 32.
+
+    The first convolution halves the resolution, and each of the three stages after it does so again: all five costly
+    convolutions take the same number of operations. Pooling comes before the norm, which then has a quarter to do.
+    """
+    width = model.width
+    return nn.Sequential(
+        _convolution(bands, width, stride=2),
+        _convolution(width, 2 * width, pool=True),
+        _Residual(2 * width),
+        _convolution(2 * width, 4 * width, pool=True),
+        _convolution(4 * width, 8 * width, pool=True),
+        _Residual(8 * width),
+        nn.AdaptiveMaxPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8 * width, classes),
+    )
+
+
+def _convolution(inputs: int, outputs: int, stride: int = 1, pool: bool = False) -> nn.Sequential:
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)]
+    layers += [nn.MaxPool2d(2)] if pool else []
+    return nn.Sequential(*layers, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+class _Residual(nn.Module):
+    """Adds two convolutions to what comes in."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(_convolution(channels, channels), _convolution(channels, channels))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return features of the shape of `images`."""
+        features: torch.Tensor = images + self.layers(images)
+        return features
+
+
+def load_starting_weights(network: nn.Module, path: Path, classes: int) -> list[str]:
+    """Load the weights in a safetensors file into `network`; return the names of tensors that start afresh.
+
+    Names and shapes must be those of the network. Only a tensor with a row for each class (the first dimension is
+    `classes`, and differs in the file while all else agrees) keeps its fresh weights: that of the last layer.
+
+    Raises
+    ------
+    UserError
+        When the file is missing, damaged, or of another network.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"models.….weights: {path} cannot be read as safetensors ({str(error).splitlines()[0]}). Name another file."
+        ) from error
+    wanted = network.state_dict()
+    if unlike := sorted(wanted.keys() ^ found.keys()):
+        raise UserError(
+            f"models.….weights: {path} is of another network: {unlike[0]} stands only "
+            f"{'there' if unlike[0] in found else 'in this one'} ({len(unlike)} such tensors). Take the architecture, "
+            "norm and other settings of the model that the file is of."
+        )
+    fresh = []
+    for name, tensor in wanted.items():
+        here, there = tuple(tensor.shape), tuple(found[name].shape)
+        if here == there:
+            continue
+        if not (here and here[0] == classes and there[1:] == here[1:]):
+            raise UserError(
+                f"models.….weights: {path}: {name} has the shape {there}, but {here} is wanted. Only the number of "
+                "classes may differ; take the bands, width and other settings of the model that the file is of."
+            )
+        fresh.append(name)
+    network.load_state_dict({**wanted, **{name: found[name] for name in wanted if name not in fresh}})
+    return fresh
+
+
 def _torchvision(model: Model, bands: int, classes: int) -> nn.Module:
     from torchvision import models as torchvision_models
     from torchvision.models import get_model, list_models
@@ -133,7 +216,7 @@ def _torchvision(model: Model, bands: int, classes: int) -> nn.Module:
     if model.architecture not in names:
         raise UserError(
             f"models.….architecture: no torchvision model is called {model.architecture}; allowed: unet, "
-            f"{', '.join(names)}."
+            f"resnet9, {', '.join(names)}."
         )
     options = {"aux_logits": False} if model.architecture in ("googlenet", "inception_v3") else {}
     if options:

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from landbalance.config.base import Positive, Settings
+from landbalance.config.checks import checked
 from landbalance.config.learning import Arm
-from landbalance.config.load import checked
 from landbalance.curves import TimeCurve
 from landbalance.files import read_json
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from landbalance.bundle import Bundle, load_bundle
+from landbalance.config.learning import Orientations
 from landbalance.errors import UserError
 from landbalance.tiles import Normalisation
 
@@ -96,6 +97,27 @@ class Predictor:
         return array
 
 
+class _Oriented(nn.Module):
+    """Predicts each image in all eight orientations; its "logits" are logarithms of the mean probabilities."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return values whose softmax is the mean of the eight predictions, turned back; shapes as the network's."""
+        predictions: list[torch.Tensor] = []
+        for mirrored in (False, True):
+            for turns in range(4):
+                turned = images.flip(-1) if mirrored else images
+                logits = self.network(turned.rot90(turns, (-2, -1)).contiguous(memory_format=torch.channels_last))
+                if logits.ndim == 4:
+                    logits = logits.rot90(-turns, (-2, -1))
+                    logits = logits.flip(-1) if mirrored else logits
+                predictions.append(logits.float().softmax(1))
+        return torch.stack(predictions).mean(0).log()
+
+
 def model_input(images: NDArray[np.generic], normalisation: Normalisation, device: torch.device) -> torch.Tensor:
     """Return what `tiles.normalised` does, bit for bit, computed on `device` and laid out as networks like it.
 
@@ -125,15 +147,20 @@ def model_input(images: NDArray[np.generic], normalisation: Normalisation, devic
     return inputs if gone is None else inputs.masked_fill_(gone, 0)
 
 
-def open_predictor(folder: Path) -> Predictor:
+def open_predictor(folder: Path, orientations: Orientations = 1) -> Predictor:
     """Return the model bundle in `folder`, ready to predict on a GPU if there is one, else on all cores.
+
+    Parameters
+    ----------
+    orientations : int
+        8 to take the mean over all orientations of an image that right angles and mirrors give, 1 for the image alone.
 
     Raises
     ------
     UserError
         When the bundle is missing or damaged.
     """
-    network, card = load_bundle(folder)
+    network, card = _loaded(folder, orientations)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_num_threads(cores())
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {cores()} threads"
@@ -141,7 +168,7 @@ def open_predictor(folder: Path) -> Predictor:
     return _on(device, network, card)
 
 
-def open_predictors(folder: Path, workers: int | None = None) -> list[Predictor]:
+def open_predictors(folder: Path, workers: int | None = None, orientations: Orientations = 1) -> list[Predictor]:
     """Return the model bundle in `folder` once for each thread that shall predict with it, see `in_order`.
 
     That is two for each GPU, so that one copies while the other computes; without a GPU one for each core, since a
@@ -151,13 +178,15 @@ def open_predictors(folder: Path, workers: int | None = None) -> list[Predictor]
     ----------
     workers : int or None
         How many threads there shall be instead; GPUs are given out in turn.
+    orientations : int
+        As for `open_predictor`.
 
     Raises
     ------
     UserError
         When the bundle is missing or damaged.
     """
-    network, card = load_bundle(folder)
+    network, card = _loaded(folder, orientations)
     gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     if not gpus:
         count = workers or cores()
@@ -168,6 +197,11 @@ def open_predictors(folder: Path, workers: int | None = None) -> list[Predictor]
     _say(folder, card, names)
     networks = [_on(device, copy.deepcopy(network), card) for device in gpus[:count]]
     return [networks[number % len(networks)] for number in range(count)]
+
+
+def _loaded(folder: Path, orientations: Orientations) -> tuple[nn.Module, Bundle]:
+    network, card = load_bundle(folder)
+    return _Oriented(network) if orientations == 8 else network, card
 
 
 def _on(device: torch.device, network: nn.Module, card: Bundle) -> Predictor:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from landbalance.config.base import Positive, Settings
-from landbalance.config.load import checked
+from landbalance.config.checks import checked
 from landbalance.files import read_json
 
 Seconds = Annotated[float, Field(ge=0)]

@@ -51,8 +51,12 @@ class Progress:
         return self
 
     def advance(self, amount: float = 1.0, note: str = "") -> None:
-        """Add `amount` to the work done; `note` stands at the end of the line, e.g. a loss."""
+        """Add `amount` to the work done; `note` stands at the end of the line, e.g. a loss.
+
+        A negative amount takes work back that turned out to be of no use.
+        """
         self._done += amount
+        self._before = min(self._before, self._done)
         self._note = note or self._note
         if self._bar is not None:
             if note:

@@ -1,28 +1,36 @@
 """The tile store: what the tile stage writes and every learning stage reads.
 
-A store is a folder of memory-mapped shards (``images-000.npy``, ``labels-000.npy``, …), an
-``index.parquet`` with a row per tile, and a ``statistics.json``. Reading needs numpy and pyarrow only.
+A store is a folder with an ``index.parquet`` (a row per tile), a ``statistics.json``, and arrays that are mapped into
+memory and so cost a worker nothing, however many tiles there are: ``labels.npy``, ``tiles.npy`` (of each tile its split
+and where its image is) and the shards, files of images that ``statistics.json`` names. A scene has a shard of its own,
+which may hold tiles that no split took. Reading needs numpy and pyarrow only.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from landbalance.config.base import Settings
+from landbalance.config.checks import checked
 from landbalance.config.data import ClassInfo
-from landbalance.config.load import checked
 from landbalance.errors import UserError
-from landbalance.files import read_json
+from landbalance.files import placed, read_json
 
 IGNORED = 255
 """Label of a pixel (or tile) that has no class: unlabelled, nodata, padding or inside a buffer."""
 
 Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+"""In the order of who gives way: labels near those of a later split are left out."""
+
+_LOOKUP = np.dtype([("place", np.int64), ("split", np.uint8)])
+"""A row of ``tiles.npy``: the number of a tile's image, counted through all shards; the number of its split."""
 
 
 class Normalisation(Settings):
@@ -35,6 +43,13 @@ class Normalisation(Settings):
     )
 
 
+class Shard(Settings):
+    """A file of images."""
+
+    images: str = Field(description="The file, below the store's folder: an array of (images, bands, height, width).")
+    count: int = Field(description="How many images it holds.")
+
+
 class StoreInfo(Settings):
     """What ``statistics.json`` says about a store."""
 
@@ -44,10 +59,11 @@ class StoreInfo(Settings):
     tile_size: int
     resolution: float | None
     tiles: int
-    tiles_per_shard: int
+    shards: list[Shard]
     normalisation: Normalisation
     percentiles: dict[str, list[float]] = Field(
-        description="Percentiles (as keys, e.g. '2') of each band over the valid pixels of the train split."
+        description="Percentiles (as keys, e.g. '2') of each band over the valid pixels of the train split; where "
+        "these are more than two million, of tiles drawn from it evenly."
     )
     class_counts: dict[Split, list[int]] = Field(
         description="Labelled pixels (classification: tiles) of each class in each split; a pixel in several tiles "
@@ -58,7 +74,7 @@ class StoreInfo(Settings):
 
 @dataclass(frozen=True)
 class TileStore:
-    """A store opened for reading; shards are mapped into memory, not read.
+    """A store opened for reading; its arrays are mapped into memory, not read.
 
     Open it in each process that reads it.
     """
@@ -67,15 +83,21 @@ class TileStore:
     info: StoreInfo
 
     @cached_property
-    def _splits(self) -> NDArray[np.str_]:
-        splits = self.column("split")
-        assert splits is not None, "every index says the split"
-        return splits
+    def _lookup(self) -> NDArray[Any]:
+        return self._mapped("tiles.npy")
 
     @cached_property
-    def _shards(self) -> list[tuple[NDArray[np.generic], NDArray[np.uint8]]]:
-        count = -(-self.info.tiles // self.info.tiles_per_shard)
-        return [(self._mapped(f"images-{k:03d}.npy"), self._mapped(f"labels-{k:03d}.npy")) for k in range(count)]
+    def _labels(self) -> NDArray[np.uint8]:
+        return self._mapped("labels.npy")
+
+    @cached_property
+    def _shards(self) -> list[NDArray[np.generic]]:
+        return [self._mapped(shard.images) for shard in self.info.shards]
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        """Return the number of each shard's first image."""
+        return np.cumsum([0, *(shard.count for shard in self.info.shards[:-1])])
 
     def _mapped(self, name: str) -> NDArray[Any]:
         path = self.folder / name
@@ -87,7 +109,7 @@ class TileStore:
 
     def ids(self, split: Split) -> NDArray[np.int64]:
         """Return the ids of the tiles in `split`, ascending; shape (n,)."""
-        return np.flatnonzero(self._splits == split).astype(np.int64)
+        return np.flatnonzero(self._lookup["split"] == SPLITS.index(split)).astype(np.int64)
 
     def column(self, name: str) -> NDArray[Any] | None:
         """Return a column of the index, shape (tiles,); None where it has no such column.
@@ -109,20 +131,24 @@ class TileStore:
         images : ndarray, shape (n, bands, size, size), the scenes' dtype
         labels : ndarray of uint8, shape (n, size, size) for segmentation, (n,) for classification
         """
-        return self._gathered(ids, 0), self.labels(ids)
+        return self.images(ids), self.labels(ids)
 
     def labels(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return the labels of the tiles `ids` alone, as `read` does."""
-        return self._gathered(ids, 1)
+        return self._labels[ids]
 
-    def _gathered(self, ids: NDArray[np.int64], kind: int) -> NDArray[Any]:
-        """Return images (kind 0) or labels (kind 1)."""
-        shard, row = np.divmod(ids, self.info.tiles_per_shard)
-        first = self._shards[0][kind]
-        gathered = np.empty((len(ids), *first.shape[1:]), first.dtype)
-        for number in np.unique(shard):
-            of_shard = shard == number
-            gathered[of_shard] = self._shards[number][kind][row[of_shard]]
+    def images(self, ids: NDArray[np.int64]) -> NDArray[np.generic]:
+        """Return the images of the tiles `ids` alone, as `read` does."""
+        place = self._lookup["place"][ids]
+        if len(self._shards) == 1:
+            only: NDArray[np.generic] = self._shards[0][place]
+            return only
+        shard = np.searchsorted(self._firsts, place, side="right") - 1
+        place -= self._firsts[shard]
+        gathered = np.empty((len(ids), *self._shards[0].shape[1:]), self._shards[0].dtype)
+        for number in np.unique(shard).tolist():
+            of_shard = np.flatnonzero(shard == number)
+            gathered[of_shard] = self._shards[number][place[of_shard]]
         return gathered
 
 
@@ -136,6 +162,17 @@ def open_tiles(folder: Path) -> TileStore:
     """
     path = folder / "statistics.json"
     return TileStore(folder, checked(StoreInfo, read_json(path), str(path)))
+
+
+def write_lookup(folder: Path, splits: Sequence[str] | NDArray[Any], places: NDArray[np.integer]) -> None:
+    """Write ``tiles.npy``: the split's name of each tile, and the number of its image counted through all shards."""
+    lookup = np.empty(len(places), _LOOKUP)
+    lookup["place"] = places
+    names = np.asarray(splits, str)
+    for number, name in enumerate(SPLITS):
+        lookup["split"][names == name] = number
+    with placed(folder / "tiles.npy") as temporary, temporary.open("wb") as file:
+        np.save(file, lookup, allow_pickle=False)
 
 
 def normalised(images: NDArray[np.generic], normalisation: Normalisation) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ import yaml
 
 from landbalance.cluster import Cluster
 from landbalance.config import Config
-from landbalance.config.load import checked
+from landbalance.config.checks import checked
 from landbalance.errors import UserError
 from landbalance.files import read_json, write_json, write_text
 

@@ -16,6 +16,7 @@ from landbalance.errors import UserError
 ROOT = Path(__file__).parents[2]
 DEMO = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 DELETE = object()
+GRID = {"datasets": ["havel"], "models": ["unet"], "training": "short"}
 
 FOLDERS = {"path": "2750", "bands": ["red", "green", "blue"]}
 MISTAKES: list[tuple[str, Any, list[str]]] = [
@@ -58,7 +59,7 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("experiments.havel.arm", "ballanced", ["experiments.havel.arm: found 'ballanced'", "'balanced'", "'equal'"]),
     ("training.full.optimiser.name", "adam", ["training.full.optimiser.name: found 'adam'", "'sgd' or 'adamw'"]),
     ("datasets.havel.task", "segment", ["datasets.havel.task", "'segmentation' or 'classification'"]),
-    ("datasets.havel.split.by", "blocks", ["datasets.havel.split", "blocks", "'block', 'sample'"]),
+    ("datasets.havel.split.by", "blocks", ["datasets.havel.split", "blocks", "'block', 'polygon'"]),
     ("datasets.havel.split.by", DELETE, ["datasets.havel.split", "by"]),
     # names that refer to something
     ("experiments.havel.dataset", "havle", ["no dataset is called havle", "did you mean havel?", "allowed: havel"]),
@@ -68,6 +69,10 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("datasets.havel.display", ["B04"], ["three bands", "found 1"]),
     # names that become file names
     ("experiments.my experiment", {}, ["experiments: found the name 'my experiment'", "letters, digits"]),
+    ("grids.g", {**GRID, "models": ["unett"]}, ["grids.g.models: unett does not stand", "did you mean unet?"]),
+    ("grids.g", {**GRID, "training": "long"}, ["grids.g.training: long does not stand", "allowed: full, short"]),
+    ("grids", {"g": GRID, "h": GRID}, ["two experiments would be called havel-unet-balanced-0"]),
+    ("grids.g", {**GRID, "seeds": []}, ["grids.g.seeds: found []"]),
     ("experiments.index", DEMO["experiments"]["havel"], ["experiments.index", "index.html"]),
     # things that do not go together
     ("datasets.havel.classes.1.name", "Forest", ["two classes share the name Forest"]),

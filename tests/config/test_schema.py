@@ -25,7 +25,9 @@ def test_committed_files_are_up_to_date() -> None:
     ("schema", "file"),
     [
         (CONFIG_SCHEMA, "config.yaml"),
+        (CONFIG_SCHEMA, "configs/arms.yaml"),
         (CLUSTER_SCHEMA, "profiles/local/cluster.yaml"),
+        (CLUSTER_SCHEMA, "profiles/ratios/cluster.yaml"),
         (CLUSTER_SCHEMA, "profiles/slurm/cluster.yaml"),
     ],
 )

@@ -4,34 +4,25 @@ from typing import Any
 import pytest
 
 from download_samples import Server
-from landbalance.config import Dataset
+from landbalance.config import Source
 from landbalance.download import transfer
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries follow each other at once, and no proxy of this machine stands between test and server."""
+    """Tries follow each other at once; no proxy and no cache of this machine stands between test and server."""
     monkeypatch.setattr(transfer, "_FIRST_PAUSE", 0.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("LANDBALANCE_CACHE", raising=False)
+    monkeypatch.delenv("LANDBALANCE_OFFLINE", raising=False)
 
 
 @pytest.fixture
-def dataset() -> Callable[..., Dataset]:
-    """Return a dataset with the given sources; the rest of it plays no part in this stage."""
+def sources() -> Callable[..., list[Source]]:
+    """Return what makes typed sources of plain values."""
 
-    def build(*sources: dict[str, Any]) -> Dataset:
-        return Dataset.model_validate(
-            {
-                "task": "classification",
-                "sources": [{"licence": "CC0"} | source for source in sources],
-                "folders": {"path": "data", "bands": ["red"]},
-                "classes": [
-                    {"name": "Water", "colour": "#0000ff", "values": ["w"]},
-                    {"name": "Forest", "colour": "#00ff00", "values": ["f"]},
-                ],
-                "split": {"by": "sample"},
-            }
-        )
+    def build(*values: dict[str, Any]) -> list[Source]:
+        return [Source.model_validate({"licence": "CC0"} | value) for value in values]
 
     return build
 

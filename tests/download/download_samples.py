@@ -52,12 +52,19 @@ class Server:
         self.statuses: list[tuple[int, dict[str, str]]] = []  # answered first, one per request
         self.contents: list[bytes] = []  # instead of `content`, one per request
         self.asked: list[str | None] = []  # the Range header of each request
+        self.paths: list[str] = []  # what each request was for
         self.headers: dict[str, str] = {}
+        self.says_sizes = True  # answers HEAD
+        self.lie = 0  # added to the length that it states
+        self.conditions: list[str | None] = []  # the If-Range header of each request
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.answer(self)
+
+            def do_HEAD(self) -> None:
+                outer.tell_size(self)
 
             def log_message(self, *arguments: object) -> None:
                 pass
@@ -70,28 +77,42 @@ class Server:
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
 
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
     def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}/files/{name}?download=1"
+        return f"{self.root}/files/{name}?download=1"
+
+    def tell_size(self, handler: BaseHTTPRequestHandler) -> None:
+        if self.says_sizes:
+            self._head(handler, 200, self.headers | {"Content-Length": str(len(self.content))})
+        else:
+            self._head(handler, 405, {"Content-Length": "0"})
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         wanted = handler.headers["Range"]
         self.asked.append(wanted)
+        self.paths.append(handler.path)
+        self.conditions.append(handler.headers["If-Range"])
         if self.statuses:
             status, headers = self.statuses.pop(0)
             self._head(handler, status, headers | {"Content-Length": "0"})
             return
         body = self.contents.pop(0) if self.contents else self.content
-        size, first = len(body), 0
-        if self.ranges and wanted:
-            first = int(wanted.removeprefix("bytes=").removesuffix("-"))
+        size, first, end = len(body), 0, ""
+        changed = handler.headers["If-Range"] not in (None, self.headers.get("ETag"))
+        if self.ranges and wanted and not changed:
+            begin, _, end = wanted.removeprefix("bytes=").partition("-")
+            first = int(begin)
             if first >= size:
                 self._head(handler, 416, {"Content-Range": f"bytes */{size}", "Content-Length": "0"})
                 return
-        part = body[first:]
-        headers = self.headers | {"Content-Length": str(len(part))}
-        if first:
-            headers["Content-Range"] = f"bytes {first}-{size - 1}/{size}"
-        self._head(handler, 206 if first else 200, headers)
+        part = body[first : int(end) + 1 if end else None]
+        headers = self.headers | {"Content-Length": str(len(part) + self.lie)}
+        if first or end:
+            headers["Content-Range"] = f"bytes {first}-{first + len(part) - 1}/{size}"
+        self._head(handler, 206 if first or end else 200, headers)
         handler.wfile.write(part[: self.cuts.pop(0)] if self.cuts else part)
 
     def _head(self, handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]) -> None:

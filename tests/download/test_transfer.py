@@ -13,6 +13,7 @@ import requests
 
 from download_samples import Server
 from landbalance.download import transfer
+from landbalance.download.transfer import Transfer
 from landbalance.errors import UserError
 
 CONTENT = os.urandom(700_000)
@@ -26,9 +27,18 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
+def fetch(url: str, partial: Path) -> float:
+    """Fetch `url` and return by how many bytes the progress went on."""
+    steps: list[float] = []
+    transfer.fetch(Transfer(url, partial, "x", steps.append))
+    return sum(steps)
+
+
 def fetched(server: Server, tmp_path: Path) -> bytes:
     partial = tmp_path / "x.part"
-    transfer.fetch(server.url("x.zip"), partial, "x")
+    before = partial.stat().st_size if partial.exists() else 0
+    advanced = fetch(server.url("x.zip"), partial)
+    assert before + advanced == partial.stat().st_size
     return partial.read_bytes()
 
 
@@ -128,13 +138,13 @@ def test_an_unreachable_server_is_named_with_the_cause(server: Server, tmp_path:
     url = server.url("x.zip")
     server._http.server_close()  # nobody listens any more
     with pytest.raises(UserError, match=r"x: cannot be fetched: .*[Rr]efused.*tried 6 times.*https_proxy"):
-        transfer.fetch(url, tmp_path / "x.part", "x")
+        fetch(url, tmp_path / "x.part")
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "http://exa mple/x"])
 def test_a_malformed_address_is_final(tmp_path: Path, url: str, waits: list[float]) -> None:
     with pytest.raises(UserError, match="Check the address"):
-        transfer.fetch(url, tmp_path / "x.part", "x")
+        fetch(url, tmp_path / "x.part")
     assert waits == []
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from landbalance.bundle import Bundle
 from landbalance.config import ClassInfo, Model
 from landbalance.files import write_json
-from landbalance.tiles import Normalisation, StoreInfo
+from landbalance.tiles import Normalisation, Shard, StoreInfo, write_lookup
 
 CLASSES = [
     ClassInfo(name="Forest", colour="#1b7837", values=["forest"]),
@@ -46,9 +46,13 @@ def write_store(tmp_path: Path) -> Callable[..., Path]:
     ) -> Path:
         folder = tmp_path / "store"
         folder.mkdir(exist_ok=True)
+        shards = []
         for shard, first in enumerate(range(0, len(images), per_shard)):
-            np.save(folder / f"images-{shard:03d}.npy", images[first : first + per_shard])
-            np.save(folder / f"labels-{shard:03d}.npy", labels[first : first + per_shard])
+            part = images[first : first + per_shard]
+            np.save(folder / f"images-{shard:03d}.npy", part)
+            shards.append(Shard(images=f"images-{shard:03d}.npy", count=len(part)))
+        np.save(folder / "labels.npy", labels)
+        write_lookup(folder, splits, np.arange(len(images)))
         labelled = (labels != 255).reshape(len(labels), -1).sum(axis=1)
         index = pd.DataFrame({"tile": np.arange(len(images)), "split": list(splits), "labelled": labelled, **columns})
         index.to_parquet(folder / "index.parquet")
@@ -59,7 +63,7 @@ def write_store(tmp_path: Path) -> Callable[..., Path]:
             tile_size=images.shape[-1],
             resolution=10.0,
             tiles=len(images),
-            tiles_per_shard=per_shard,
+            shards=shards,
             normalisation=Normalisation(mean=[0.0] * images.shape[1], std=[1.0] * images.shape[1], missing=0.0),
             percentiles={},
             class_counts={"train": [0] * 3, "validation": [0] * 3, "test": [0] * 3},

@@ -95,7 +95,7 @@ def test_no_label_to_learn_from(write_store: WriteStore) -> None:
 def test_index_of_another_store(write_store: WriteStore) -> None:
     folder, labels = store_of_bands(write_store)
     labels[0] = 255
-    np.save(folder / "labels-000.npy", labels[:3])
+    np.save(folder / "labels.npy", labels)
     with pytest.raises(UserError, match="tile 0 has 0 labelled pixels, the index says"):
         fitted_forest(open_tiles(folder), 10_000)
 

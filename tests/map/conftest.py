@@ -14,7 +14,7 @@ from torch import nn
 
 from landbalance.bundle import CARD, WEIGHTS, Bundle, save_bundle
 from landbalance.config import BlockSplit, ClassInfo, Dataset, Model, Scene, Source, Tiles
-from landbalance.config.data import PolygonLabels
+from landbalance.config.scenes import VectorLabels
 from landbalance.files import write_json
 from landbalance.models import build_model
 from landbalance.tiles import Normalisation
@@ -64,7 +64,7 @@ class Scenery:
             task="segmentation",
             sources=[Source(path="x", licence="CC0", attribution="© Someone, 2017")],
             scenes={"scene": Scene(bands={name: f"scene.tif:{place}" for place, name in enumerate(names, 1)}, **scene)},
-            labels=PolygonLabels(path="x.gpkg", field="f"),
+            labels=VectorLabels(path="x.gpkg", field="f"),
             classes=CLASSES,
             tiles=Tiles(size=8),
             split=BlockSplit(by="block", size=8),

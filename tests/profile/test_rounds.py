@@ -96,6 +96,19 @@ def test_each_batch_of_an_experiment_has_its_shares():
     assert {(4, 4), (32, 32), rounds.together(8), rounds.together(64)} <= set(rounds.taken)
 
 
+def test_a_small_batch_is_not_starved_by_slow_steps_on_a_large_one():
+    rounds, _, _ = simulated([line(0.02, 0.006), line(0.02, 0.024)], [32, 128], budget=30.0, noise=0.05)
+    fast, slow = rounds.together(32)
+    assert 22 <= fast <= 29 and fast + slow == 32
+    assert {sum(samples) for samples in rounds.taken} >= {32, 128}
+
+
+def test_below_what_was_timed_the_first_look_speaks():
+    rounds, _, _ = simulated([line(0.0, 0.01), line(0.0, 0.02)], [128], budget=0.0)
+    assert min(rounds.known(0)) > 32  # nothing near a batch of 32 was timed
+    assert rounds.together(32) in {(21, 11), (22, 10)}
+
+
 def test_no_share_is_above_what_fits():
     rounds, _visits, _ = simulated([line(0.01, 0.006), line(0.01, 0.02)], [64], caps=[20, 10])
     assert all(samples[0] <= 20 and samples[1] <= 10 for samples in rounds.taken)

@@ -222,7 +222,7 @@ def write_statistics(folder: Path, classes: list[dict[str, Any]], task: str, ban
             "tile_size": 30,
             "resolution": 10.0,
             "tiles": tiles,
-            "tiles_per_shard": 64,
+            "shards": [{"images": "images.npy", "count": tiles}],
             "normalisation": {"mean": [0.0] * len(bands), "std": [1.0] * len(bands), "missing": 0.0},
             "percentiles": {"2": [0.0] * len(bands), "98": [1.0] * len(bands)},
             "class_counts": {

@@ -78,7 +78,7 @@ def test_the_split_follows_the_seed(tmp_path: Path, write_images: WriteImages) -
         run("e", folders_dataset(split=split), tmp_path, tmp_path / name)
         splits.append(pd.read_parquet(tmp_path / name / "index.parquet").split.tolist())
     assert splits[0] == splits[1] != splits[2]
-    for file in ("images-000.npy", "labels-000.npy", "index.parquet", "statistics.json"):
+    for file in ("images.npy", "labels.npy", "tiles.npy", "index.parquet", "statistics.json"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 

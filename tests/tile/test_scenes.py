@@ -25,7 +25,9 @@ def random_scene(height: int, width: int, dtype: str = "uint16", bands: int = 1)
 
 
 def digests(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+    """Return the digest of each file of a store, but for what a scene's job notes for itself."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in ("cut.json", "s.json")]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def tiled(tmp_path: Path, dataset: Dataset, name: str = "store") -> tuple[TileStore, gpd.GeoDataFrame]:
@@ -243,23 +245,27 @@ def test_the_same_input_gives_the_same_bytes(
     tiled(tmp_path, dataset(), "one")
     tiled(tmp_path, dataset(), "two")
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
-    assert set(digests(tmp_path / "one")) == {"images-000.npy", "labels-000.npy", "index.parquet", "statistics.json"}
+    assert set(digests(tmp_path / "one")) == {
+        "index.parquet", "labels.npy", "scenes/s/counts.npy", "scenes/s/images.npy", "scenes/s/labels.npy",
+        "scenes/s/moments.npy", "scenes/s/tiles.parquet", "statistics.json", "tiles.npy",
+    }  # fmt: skip
     json.loads((tmp_path / "one" / "statistics.json").read_text(), parse_constant=lambda name: pytest.fail(name))
 
 
-def test_several_shards(
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pieces_and_threads_change_nothing(
     tmp_path: Path, dataset: Build, write_scene: Build, write_labels: Build, square: Build,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, workers: int,
 ) -> None:  # fmt: skip
     scene = random_scene(80, 80)
     write_scene(tmp_path / "scene.tif", scene)
     write_labels(tmp_path / "labels.gpkg", [("lake", square(0, 0, 80, 40)), ("wood", square(0, 40, 80, 40))])
-    for per_shard in (5, 7):
-        monkeypatch.setattr("landbalance.tile.write._MOST_TILES", per_shard)
-        store, index = tiled(tmp_path, dataset(split=ALL_TRAIN), f"of {per_shard}")
-        shards = sorted(path.name for path in store.folder.glob("images-*.npy"))
-        assert shards == [f"images-{number:03d}.npy" for number in range(-(-25 // per_shard))]
-        assert np.array_equal(put_together(store, index, 80, 80)[0], scene)
+    _, whole = tiled(tmp_path, dataset(split=ALL_TRAIN), "whole")
+    monkeypatch.setattr("landbalance.tile.cut._PIECE_SIDE", 32)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(workers))
+    store, index = tiled(tmp_path, dataset(split=ALL_TRAIN), "pieces")
+    assert index.equals(whole)
+    assert np.array_equal(put_together(store, index, 80, 80)[0], scene)
 
 
 def test_a_failed_run_leaves_the_older_store(
@@ -287,10 +293,10 @@ def test_a_full_disk_is_said_so(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("numpy.save", full)
-    with pytest.raises(UserError, match="store: cannot be written: No space left on device"):
+    monkeypatch.setattr("landbalance.tile.write.GrowingArray.append", full)
+    with pytest.raises(UserError, match="s: cannot be written: No space left on device"):
         tiled(tmp_path, dataset(split=ALL_TRAIN))
-    assert not (tmp_path / "store").exists()
+    assert list((tmp_path / "store" / "scenes").iterdir()) == []
 
 
 def test_a_class_that_a_split_lacks_is_named(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from landbalance.tile.blocks import Block, BlockKey, Window
+from landbalance.tile.blocks import BlockKey
 from landbalance.tile.split import draw_blocks, draw_samples, too_near
 
 
@@ -82,19 +82,10 @@ def test_the_buffer_is_what_a_brute_force_search_finds(buffer: int) -> None:
     for (_, row, col), split in splits.items():
         of_pixel[row * size : (row + 1) * size, col * size : (col + 1) * size] = split
     for (frame, row, col), split in splits.items():
-        block = Block((frame, row, col), Window(0, 0, size, size), 0, 0)
-        near = too_near(block, splits, size, buffer)
+        near = too_near((frame, row, col), splits, size, buffer)
+        near = np.zeros((size, size), bool) if near is None else near
         for y in range(size):
             for x in range(size):
                 top, left = row * size + y, col * size + x
                 around = of_pixel[max(top - buffer, 0) : top + buffer + 1, max(left - buffer, 0) : left + buffer + 1]
                 assert near[y, x] == (around > split).any(), (row, col, y, x)
-
-
-def test_the_buffer_of_a_part_of_a_block() -> None:
-    splits: dict[BlockKey, int] = {(0, 0, 0): 0, (0, 0, 1): 2}
-    block = Block((0, 0, 0), Window(0, 0, 2, 6), 3, 4)
-    near = too_near(block, splits, 10, 2)
-    assert near.shape == (2, 6)
-    assert near[:, 4:].all()
-    assert not near[:, :4].any()

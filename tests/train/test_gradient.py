@@ -46,6 +46,8 @@ def problems(draw):
         norm=norm,
         micro_batches=tuple(draw(sizes) for _ in shares),
         clip_norm=draw(st.none() | st.just(0.05)),
+        label_smoothing=draw(st.sampled_from([0.0, 0.2])),
+        shift=draw(st.integers(0, 2)),
         seed=draw(st.integers(0, 2**31)),
     )
 
@@ -87,6 +89,9 @@ CASES = {
     "C14 clipping by the norm of the whole gradient": Problem((7, 3), SAMPLES, clip_norm=0.05),
     "C15 pixels ignored on one worker only, class weights": Problem(
         (5, 5), ("nothing",) * 10, ignored_workers=frozenset({1}), class_weights=(0.2, 1.0, 30.0)
+    ),
+    "C15 label smoothing with class weights and ignored pixels, samples moved": Problem(
+        (7, 3), SAMPLES, class_weights=(0.2, 1.0, 30.0), label_smoothing=0.3, shift=2
     ),
     "C17 a share of 1 with batch norm, no sample in the last batch": Problem((7, 1), SAMPLES[:11], norm="batch"),
     "C17 a share of 1 of which a layer leaves one pixel": Problem((7, 1), SAMPLES[:11], norm="pooled batch"),

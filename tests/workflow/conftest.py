@@ -54,7 +54,7 @@ class Clone:
         result = self.snakemake("--dry-run", "--printshellcmds", *arguments, environment=environment)
         assert result.status == 0, result.output
         prefix = "Shell command: landbalance "
-        lines = result.output.splitlines()
+        lines = result.output.replace(" --scene ", " ").splitlines()
         return {line.removeprefix(prefix).partition(" --")[0] for line in lines if line.startswith(prefix)}
 
     def copy(self, target: Path) -> "Clone":

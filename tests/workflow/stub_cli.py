@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--cluster", type=Path)
     parser.add_argument("--attempt", type=int)
+    parser.add_argument("--scene")
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args()
     config = load_config(options.config)
@@ -35,20 +36,24 @@ def main() -> int:
         return 1
     if options.cluster is not None and not options.cluster.is_file():
         return 2
-    for path in _outputs(options.stage, options.names, Layout(options.results), config):
+    names = [*options.names, options.scene] if options.scene else options.names
+    for path in _outputs(options.stage, names, Layout(options.results), config):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Other content each time, as real results have it: Snakemake compares checksums of small files.
         path.write_bytes(os.urandom(16))
     if options.stage == "plan":
-        write_json(Layout(options.results).plan(options.names[0]), _plan(options.cluster))
+        write_json(
+            Layout(options.results).plan(options.names[0]),
+            _plan(options.cluster, config.experiments[options.names[0]].nodes),
+        )
     return 0
 
 
-def _plan(path: Path) -> dict[str, Any]:
+def _plan(path: Path, nodes: list[str]) -> dict[str, Any]:
     """Return what the workflow itself reads of a plan."""
     workers = [
         {"node": node.name, "node_index": index, "title": worker.title, "speed": 1.0}
-        for node in load_cluster(path).nodes
+        for node in load_cluster(path).limited_to(nodes).nodes
         for index in range(node.count)
         for worker in node.workers
         for _ in range(worker.count)
@@ -62,6 +67,8 @@ def _outputs(stage: str, names: list[str], layout: Layout, config: Config) -> li
             return [layout.download(dataset) / "manifest.json"]
         case "tile", [dataset]:
             return [layout.tile(dataset) / name for name in ("index.parquet", "statistics.json")]
+        case "tile", [dataset, scene]:
+            return [layout.tile(dataset) / "scenes" / f"{scene}.json"]
         case "profile", [dataset, model, node]:
             return [layout.profile(dataset, model, node), layout.profile(dataset, model, node).with_suffix(".svg")]
         case "plan", [experiment]:
@@ -82,4 +89,6 @@ def _outputs(stage: str, names: list[str], layout: Layout, config: Config) -> li
             return [layout.report(experiment), *(figures / f"{name}.svg" for name in charts), figures / "map.png"]
         case "report", []:
             return [layout.report("index")]
+        case "compare", []:
+            return [layout.compare() / name for name in ("index.html", "arms.csv", "arms.json", "arms.svg")]
     raise SystemExit(f"no such command: {stage} {names}")

@@ -180,7 +180,7 @@ def test_failing_stage_fails_the_run(clone: Clone) -> None:
     result = clone.snakemake("--profile", "local", environment={"STUB_FAILS": "tile"})
     assert result.status == 1
     assert "error: as the test wants it" in result.output
-    log = (clone.root / "logs/tile/havel.log").read_text(encoding="utf-8")
+    log = (clone.root / "logs/tile/havel/havel-2017-02-16.log").read_text(encoding="utf-8")
     assert log == "stub: tile havel\nerror: as the test wants it\n"
     assert not (clone.root / "results/tile").exists() or not list((clone.root / "results/tile/havel").iterdir())
     assert clone.snakemake("--profile", "local").status == 0

@@ -36,7 +36,8 @@ MAPS = of("map report", *BOTH)
 LEARNING = of("train evaluate map report", *BOTH)
 PROFILE = {"profile havel unet local"}
 PLANS = of("plan report", *BOTH)
-TILES = {"tile havel"} | of("plan train evaluate map report", *BOTH)
+SPLITS = {"tile havel"} | of("plan train evaluate map report", *BOTH)
+TILES = {f"tile havel {SCENE}"} | SPLITS
 # A report compares with the run that has equal shares, so it follows that run too.
 EQUAL = of("train evaluate map", "havel-equal") | REPORTS
 EVERYTHING = {"download havel"} | TILES
@@ -50,15 +51,24 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     (f"datasets.havel.scenes.{SCENE}.acquired", "once", REPORTS),
     (f"datasets.havel.scenes.{SCENE}.nodata", 0.0, TILES),
     (f"datasets.havel.scenes.{SCENE}.bands.B01", "other.jp2", TILES),
+    (f"datasets.havel.scenes.{SCENE}.mask", {"band": "clouds.tif", "values": [1]}, TILES),
+    (f"datasets.havel.scenes.{SCENE}.offset", -1000.0, TILES),
+    (f"datasets.havel.scenes.{SCENE}.labels", "own.gpkg", TILES),
     ("datasets.havel.labels.field", "code", TILES),
+    ("datasets.havel.labels.radius", 30.0, TILES),
     ("datasets.havel.resolution", 20, TILES),
     ("datasets.havel.display", ["B08", "B04", "B03"], REPORTS),
     ("datasets.havel.classes.0.colour", "#000000", MAPS),
-    ("datasets.havel.classes.0.name", "Wood", TILES),
+    ("datasets.havel.classes.0.name", "Wood", SPLITS),
     ("datasets.havel.classes.0.values", ["wood"], TILES),
     ("datasets.havel.tiles.size", 64, TILES | PROFILE),
     ("datasets.havel.tiles.labelled", 0.1, TILES),
-    ("datasets.havel.split.seed", 1, TILES),
+    ("datasets.havel.tiles.per_class", 50, SPLITS),
+    ("datasets.havel.tiles.balance", True, SPLITS),
+    ("datasets.havel.split.seed", 1, SPLITS),
+    ("datasets.havel.split.buffer", 8, SPLITS),
+    ("datasets.havel.split.size", 256, TILES),
+    ("datasets.havel.split", {"by": "scene"}, TILES),
     ("models.unet.width", 8, PROFILE | PLANS | LEARNING),
     ("training.full.epochs", 31, of("train evaluate map report", "havel")),
     ("training.short.epochs", 4, EQUAL),
@@ -71,12 +81,19 @@ SETTINGS: list[tuple[str, Any, set[str]]] = [
     ("training.full.batch_size", 64, PROFILE | PLANS | of("train evaluate map", "havel")),
     ("experiments.havel.arm", "unweighted", of("plan train evaluate map report", "havel")),
     ("experiments.havel.training", "short", of("train evaluate map report", "havel")),
+    # The only kind there is: the plan stays.
+    ("experiments.havel.nodes", ["local"], of("report", "havel")),
     ("profile.repeats", 9, PROFILE | PLANS),
     ("profile.tolerance", 0.05, PROFILE | PLANS),
     ("profile.seconds", 90.0, PROFILE | PLANS),
     ("profile.memory_reserve", 0.1, PROFILE | PLANS),
     ("evaluate.baseline", False, of("evaluate report", *BOTH)),
     ("evaluate.random_split", True, of("evaluate report", *BOTH)),
+    ("training.full.label_smoothing", 0.1, of("train evaluate map report", "havel")),
+    ("training.full.shift", 2, of("train evaluate map report", "havel")),
+    ("models.unet.weights", "config.yaml", LEARNING),  # any file that is there
+    ("evaluate.orientations", 8, of("evaluate report", *BOTH)),
+    ("map.orientations", 8, MAPS),
     ("evaluate.resamples", 500, of("evaluate report", *BOTH)),
     ("map.overlap", 16, MAPS),
     ("map.probability", True, MAPS),
@@ -110,6 +127,16 @@ def test_one_setting(done: Clone, tmp_path: Path, key: str, value: Any, expected
     assert done.due("--profile", "local", "--configfile", str(case)) == expected
 
 
+def test_a_scene_more(done: Clone, tmp_path: Path) -> None:
+    """It is the only one cut; then all that learns from the tiles follows, and it is mapped too."""
+    config = yaml.safe_load((done.root / "config.yaml").read_text(encoding="utf-8"))
+    scenes = config["datasets"]["havel"]["scenes"]
+    scenes["later"] = copy.deepcopy(scenes[SCENE])
+    case = write_yaml(tmp_path / "case.yaml", config)
+    maps = {f"map {experiment} later" for experiment in BOTH}
+    assert done.due("--profile", "local", "--configfile", str(case)) == {"tile havel later"} | SPLITS | maps
+
+
 def test_nothing(done: Clone, tmp_path: Path) -> None:
     """Neither the profile, nor another file of the same content, nor defaults written out run anything again."""
     config = yaml.safe_load((done.root / "config.yaml").read_text(encoding="utf-8"))
@@ -132,6 +159,35 @@ def test_reason_names_the_setting(done: Clone) -> None:
     result = done.snakemake("--dry-run", "--config", "training={full: {epochs: 3}}", "report={title: Other}")
     assert "before: 'training.epochs: 30' now: 'training.epochs: 3' \n" in result.output
     assert "now: 'report.title: \"Other\"' \n" in result.output
+
+
+def grid_of(clone: Clone, **changes: Any) -> dict[str, Any]:
+    """Return the demo's configuration with two arms on two kinds of nodes instead of its experiments."""
+    config = yaml.safe_load((clone.root / "config.yaml").read_text(encoding="utf-8"))
+    grid = {"datasets": ["havel"], "models": ["unet"], "training": "short", "nodes": ["ratio-2", "ratio-8"]}
+    return {**config, "experiments": {}, "grids": {"g": {**grid, "arms": ["equal", "balanced"], **changes}}}
+
+
+def test_a_grid_runs_each_cell_on_its_nodes_and_compares(done: Clone, tmp_path: Path) -> None:
+    """Only what the comparison needs is due: no map, no report; a node is measured once for all its cells."""
+    cells = [f"havel-unet-{node}-{arm}-0" for node in ("ratio-2", "ratio-8") for arm in ("equal", "balanced")]
+    measured = {"profile havel unet ratio-2", "profile havel unet ratio-8"}
+    clone = done.copy(tmp_path / "clone")
+    write_yaml(clone.root / "arms.yaml", grid_of(clone))
+    command = ("compare", "--profile", "profiles/ratios", "--configfile", "arms.yaml")
+    assert clone.due(*command) == measured | of("plan train evaluate", *cells) | {"compare"}
+    assert clone.snakemake(*command).status == 0
+    assert clone.due(*command) == set()
+    more = [f"havel-unet-{node}-{arm}-1" for node in ("ratio-2", "ratio-8") for arm in ("equal", "balanced")]
+    write_yaml(clone.root / "arms.yaml", grid_of(clone, seeds=[0, 1]))
+    assert clone.due(*command) == of("plan train evaluate", *more) | {"compare"}
+
+
+def test_nodes_that_the_cluster_description_lacks(done: Clone, tmp_path: Path) -> None:
+    case = write_yaml(tmp_path / "case.yaml", grid_of(done))
+    result = done.snakemake("compare", "--dry-run", "--profile", "local", "--configfile", str(case))
+    assert result.status != 0
+    assert "experiments.havel-unet-ratio-2-equal-0.nodes: no node of the cluster description is called" in result.output
 
 
 # The cluster description, what runs again.

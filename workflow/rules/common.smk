@@ -27,7 +27,7 @@ from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
 from landbalance.cluster.orphans import cancel_orphans
 from landbalance.config import parse_config
-from landbalance.config.load import read_yaml
+from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError
 from landbalance.files import files_in
 from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
@@ -193,25 +193,46 @@ def folder_state(folder):
 
 
 def download_settings(wildcards):
-    """Return what decides the files fetched; licence and attribution are wording, which the report shows."""
+    """Return what decides the files fetched: not where they may also be had, nor wording, which the report shows."""
     wanted = CONFIG.datasets[wildcards.dataset].sources
     return lines(
         {
             "dataset": {
-                "sources": [dump(source, "licence", "attribution") for source in wanted],
+                "sources": [dump(source, "mirrors", "licence", "attribution") for source in wanted],
                 "folders": {str(path): folder_state(path) for path in local_paths(wildcards.dataset) if path.is_dir()},
             }
         }
     )
 
 
-def tile_settings(wildcards):
-    """Return what decides the tiles: not the sources (the manifest is an input), and nothing that is only shown."""
+def cut_settings(wildcards):
+    """Return what decides how a scene is cut: not the sources (the manifest is an input), nor what splits its tiles."""
     dataset = CONFIG.datasets[wildcards.dataset]
-    scenes = {name: dump(scene, "acquired") for name, scene in dataset.scenes.items()}
+    if not dataset.scenes:
+        return []
+    return lines(
+        {
+            "dataset": {
+                "task": dataset.task,
+                "resolution": dataset.resolution,
+                "resampling": dataset.resampling,
+                "labels": dump(dataset.labels),
+                "classes": [dump(item, "name", "colour") for item in dataset.classes],
+                "tiles": dump(dataset.tiles, "per_class", "balance"),
+                # Tiles stay inside the blocks of a split, where it has blocks.
+                "block": getattr(dataset.split, "size", None),
+            },
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+        }
+    )
+
+
+def tile_settings(wildcards):
+    """Return what decides the splits and the list of tiles; nothing that is only shown."""
+    dataset = CONFIG.datasets[wildcards.dataset]
     classes = [dump(item, "colour") for item in dataset.classes]
-    rest = dump(dataset, "sources", "display", "scenes", "classes")
-    return lines({"dataset": {**rest, "scenes": scenes, "classes": classes}})
+    rest = dump(dataset, "catalogue", "sources", "display", "scenes", "classes")
+    return lines({"dataset": {**rest, "scenes": list(dataset.scenes), "classes": classes}})
 
 
 def profile_settings(wildcards):
@@ -228,7 +249,7 @@ def profile_settings(wildcards):
     return lines(
         {
             "profile": dump(CONFIG.profile),
-            "model": dump(CONFIG.models[wildcards.model]),
+            "model": dump(CONFIG.models[wildcards.model], "weights"),
             "shape": shape,
             "node": {"workers": [dump(worker) for worker in node_called(wildcards.node).workers]},
             "libraries": {name: installed(name) for name in ("torch", "torchvision", "segmentation-models-pytorch")},
@@ -285,7 +306,7 @@ def map_settings(wildcards):
     return lines(
         {
             "map": dump(CONFIG.map, "mosaic"),
-            "scene": dump(dataset.scenes[wildcards.scene], "acquired"),
+            "scene": dump(dataset.scenes[wildcards.scene], "acquired", "labels"),
             "dataset": {
                 "resolution": dataset.resolution,
                 "resampling": dataset.resampling,
@@ -319,6 +340,12 @@ def index_settings(wildcards):
     """Return what the overview shows besides the reports."""
     experiments = {name: dump(item) for name, item in CONFIG.experiments.items()}
     return lines({"report": {"title": CONFIG.report.title}, "index": {"experiments": experiments}})
+
+
+def compare_settings(wildcards):
+    """Return what the comparison of arms shows besides the results: which experiments differ by their seed alone."""
+    work = {name: [dump(item), dump(CONFIG.training[item.training])] for name, item in CONFIG.experiments.items()}
+    return lines({"report": {"title": CONFIG.report.title}, "compare": {"experiments": work}})
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------

@@ -23,6 +23,12 @@ def tile_paths(wildcards):
     )
 
 
+def scene_notes(wildcards):
+    """Return the notes of the scenes of a dataset that they are cut; images in folders have none."""
+    scenes = CONFIG.datasets[wildcards.dataset].scenes
+    return [f"results/tile/{wildcards.dataset}/scenes/{scene}.json" for scene in scenes]
+
+
 def manifest_path(wildcards):
     """Return the list of source files of an experiment's dataset."""
     return f"results/download/{experiment_of(wildcards).dataset}/manifest.json"
@@ -43,6 +49,12 @@ def plan_to_train_by(wildcards):
     """
     path = f"results/plan/{wildcards.experiment}.json"
     return path if CLUSTER.retrain or experiment_of(wildcards).arm == "unweighted" else ancient(path)
+
+
+def starting_weights_path(wildcards):
+    """Return the file that an experiment's training starts from, if its model names one."""
+    path = CONFIG.models[experiment_of(wildcards).model].weights
+    return [] if path is None else [str(Path(path).expanduser())]
 
 
 def equal_run_paths(wildcards):
@@ -104,3 +116,10 @@ def assessed_path(wildcards):
     """Return what a labelled sample says of an experiment's maps, where there is such a thing."""
     path = Path(f"results/assess/{wildcards.experiment}.json")
     return [str(path)] if path.exists() else []
+
+
+def compared_paths():
+    """Return what the comparison of arms reads of all experiments."""
+    files = ["plan/{name}.json", "evaluate/{name}/metrics.json"]
+    files += [f"train/{{name}}/{file}" for file in ("history.parquet", "timing.parquet", "run.json")]
+    return [f"results/{file}".format(name=name) for name in CONFIG.experiments for file in files]

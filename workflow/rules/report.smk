@@ -82,3 +82,40 @@ rule index:
         "Write the overview of all experiments"
     shell:
         "landbalance report --config {params.config:q} --results results 2>&1 | tee -i {log:q}"
+
+
+# Not part of `all`: it is for configurations that repeat experiments with several seeds. A run that ends early leaves
+# results that `landbalance compare` shows, the cells without any as missing.
+rule compare:
+    input:
+        code=sources("report"),
+        results=compared_paths(),
+    output:
+        page=report(
+            "results/compare/index.html",
+            caption="../report/compare.rst",
+            category="Reports",
+            labels={"experiment": "all", "picture": "arms compared"},
+        ),
+        picture=report(
+            "results/compare/arms.svg",
+            caption="../report/compare.rst",
+            category="Workers",
+            labels={"experiment": "all", "picture": "arms compared"},
+        ),
+        table="results/compare/arms.csv",
+        values="results/compare/arms.json",
+    log:
+        "logs/compare.log",
+    conda:
+        "../../envs/landbalance.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        *each(compare_settings),
+        config=config_path,
+    message:
+        "Compare the arms of all experiments"
+    shell:
+        "landbalance compare --config {params.config:q} --results results 2>&1 | tee -i {log:q}"

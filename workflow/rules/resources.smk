@@ -27,6 +27,11 @@ def node_threads(wildcards):
     return workflow._cores or sum(worker.count * worker.threads for worker in node.workers)
 
 
+def tile_threads(wildcards):
+    """Return the cores for the tile stage: images in folders are decoded by several, scenes are cut by then."""
+    return 1 if CONFIG.datasets[wildcards.dataset].scenes else 4
+
+
 def slurm(key, node_of, otherwise=None):
     """Return a function of a rule's wildcards that gives what Slurm needs for its node."""
 

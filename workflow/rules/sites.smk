@@ -19,12 +19,18 @@ def record_of(experiment):
 
 
 @functools.cache
+def own_cluster(experiment):
+    """Return what an experiment may use of the cluster description in use."""
+    return CLUSTER.limited_to(CONFIG.experiments[experiment].nodes)
+
+
+@functools.cache
 def cluster_of(experiment):
     """Return the cluster description that counts for an experiment."""
     made = all((RESULTS / "train" / experiment / name).exists() for name in ("model.safetensors", "run.json"))
     if CLUSTER.retrain or not made:
-        return CLUSTER
-    return recorded_cluster(record_of(experiment), site(), science(experiment)) or CLUSTER
+        return own_cluster(experiment)
+    return recorded_cluster(record_of(experiment), site(), science(experiment)) or own_cluster(experiment)
 
 
 def science(experiment):
@@ -49,6 +55,6 @@ def node_called(name):
 def record_sites():
     """Note with which cluster description the experiments were made, after a run that left nothing to do."""
     for experiment in CONFIG.experiments:
-        if cluster_of(experiment) is CLUSTER:
+        if cluster_of(experiment) is own_cluster(experiment):
             plan = RESULTS / "plan" / f"{experiment}.json"
-            record_site(record_of(experiment), plan, site(), science(experiment), CLUSTER)
+            record_site(record_of(experiment), plan, site(), science(experiment), own_cluster(experiment))

@@ -21,6 +21,7 @@ rule train:
         settings="results/settings/train/{experiment}.txt",
         tiles=tile_paths,
         plan=plan_to_train_by,
+        weights=starting_weights_path,
     output:
         # Not the checkpoints beside them: Snakemake deletes outputs before it tries again.
         weights="results/train/{experiment}/model.safetensors",

@@ -1,12 +1,14 @@
 """The cluster description: which nodes there are and which workers they hold."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
 from landbalance.config.base import Name, Positive, Settings, Text
-from landbalance.config.load import checked, read_yaml
+from landbalance.config.checks import checked, read_yaml
+from landbalance.errors import UserError
 
 
 class Worker(Settings):
@@ -106,6 +108,24 @@ class Cluster(Settings):
     def from_slurm(self) -> bool:
         """Whether Slurm gives the nodes; otherwise they are this machine."""
         return self.nodes[0].slurm is not None
+
+    def limited_to(self, names: Sequence[str]) -> Self:
+        """Return the description with only the kinds of nodes in `names`; itself when there are none.
+
+        Raises
+        ------
+        UserError
+            When there is no such kind.
+        """
+        known = [node.name for node in self.nodes]
+        if unknown := [name for name in names if name not in known]:
+            raise UserError(
+                f"no node of the cluster description is called {unknown[0]}, which an experiment's `nodes` name; "
+                f"allowed: {', '.join(known)}. Correct the name, or name another cluster description (--profile)."
+            )
+        if not names:
+            return self
+        return self.model_copy(update={"nodes": [node for node in self.nodes if node.name in names]})
 
     def node(self, name: str) -> Node:
         """Return the kind of node called `name`."""

@@ -5,16 +5,11 @@ training and outputs, `landbalance.config.load` reads and checks a whole file.
 """
 
 from landbalance.config.data import (
-    BlockSplit,
     ClassInfo,
     Dataset,
-    Folders,
-    PolygonLabels,
-    RandomSplit,
-    Scene,
     Source,
-    Tiles,
 )
+from landbalance.config.grids import Grid
 from landbalance.config.learning import (
     Evaluate,
     Experiment,
@@ -26,26 +21,34 @@ from landbalance.config.learning import (
     Training,
 )
 from landbalance.config.load import Config, load_config, parse_config
+from landbalance.config.scenes import Folders, RasterLabels, Scene, VectorLabels
+from landbalance.config.split import BlockSplit, ColumnSplit, ListSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
 
 __all__ = [
     "BlockSplit",
     "ClassInfo",
+    "ColumnSplit",
     "Config",
     "Dataset",
     "Evaluate",
     "Experiment",
     "Folders",
+    "Grid",
+    "ListSplit",
     "Map",
     "Model",
     "Optimiser",
-    "PolygonLabels",
+    "PolygonSplit",
     "Profile",
     "RandomSplit",
+    "RasterLabels",
     "Report",
     "Scene",
+    "SceneSplit",
     "Source",
     "Tiles",
     "Training",
+    "VectorLabels",
     "load_config",
     "parse_config",
 ]

@@ -21,7 +21,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 PATTERNS_IN_WORDS = {
     r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "a name (letters, digits, dot, underscore, hyphen)",
     r"^#[0-9a-fA-F]{6}$": "a colour, '#rrggbb'",
-    r"^https?://": "an http(s) address",
+    r"^(https?|s3|gs|file)://": "an address (https://, http://, s3://, gs:// or file://)",
     r"^[0-9a-f]+$": "hexadecimal digits",
     r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+$": "name==version",
 }

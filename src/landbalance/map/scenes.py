@@ -1,5 +1,6 @@
-"""Scenes as a person names them for a bundle: a stack with band names inside, a folder, or name=file pairs."""
+"""Scenes as a person names them for a bundle: a product, a stack with band names inside, a folder, name=file pairs."""
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +9,11 @@ from pathlib import Path
 import rasterio
 from rasterio.errors import RasterioError
 
-from landbalance.config.data import Scene
+from landbalance.config.scenes import Scene
 from landbalance.errors import UserError
+from landbalance.raster import acquired, is_product, product_above
+
+_log = logging.getLogger(__name__)
 
 _MEND = "Name the files by hand: B02=file.tif,B03=stack.tif:2, …"
 _RASTERS = (".tif", ".tiff", ".jp2", ".vrt", ".img")
@@ -23,16 +27,20 @@ class NamedScene:
     scene: Scene
 
 
-def named_scene(text: str, bands: Sequence[str]) -> NamedScene:
+def named_scene(text: str, bands: Sequence[str], reflectance: bool = False) -> NamedScene:
     """Return the scene that `text` names, with the bands that a model wants.
 
     Parameters
     ----------
     text : str
         ``stack.tif``, whose bands' descriptions are their names; ``folder``, in which each band has a file with its
-        name as a word of the file's name; or ``B02=blue.tif,B03=stack.tif:2``.
+        name as a word of the file's name; ``B02=blue.tif,B03=stack.tif:2``; or, with `reflectance`, a Sentinel-2 or
+        Landsat product, whole.
     bands : sequence of str
         Names of the model's bands.
+    reflectance : bool
+        Whether the model was trained on products, whose metadata say what their numbers mean: then so are products
+        read. Another model was trained on the numbers as they stand in the files.
 
     Raises
     ------
@@ -40,12 +48,17 @@ def named_scene(text: str, bands: Sequence[str]) -> NamedScene:
         When a file or band is missing, or a band has several.
     """
     path = Path(text)
+    if reflectance and is_product(path):
+        return _product(path, bands)
     if path.is_dir():
+        _refuse_part(path, reflectance)
         found, name = _in_folder(path, bands), path.resolve().name
     elif path.is_file():
         found, name = _in_stack(path, bands), path.stem
     elif "=" in text:
         found, name = _in_pairs(text), ""
+        if reflectance:
+            _log.warning("%s: the model was trained on reflectance × 10,000; the files must hold the same", text)
         name = Path(next(iter(found.values()))).stem
     else:
         raise UserError(f"{text}: no such file or folder. A scene is a file, a folder, or B02=file,B03=file:2, …")
@@ -56,6 +69,22 @@ def named_scene(text: str, bands: Sequence[str]) -> NamedScene:
         )
     chosen = {band: found[band] for band in bands}
     return NamedScene(name, Scene(bands=chosen, acquired=_acquired([name, *chosen.values()])))
+
+
+def _product(path: Path, bands: Sequence[str]) -> NamedScene:
+    scene = Scene(product=str(path.absolute()), bands={band: band for band in bands})
+    name = re.sub(r"(\.SAFE|\.zip|\.tar)+$", "", path.resolve().name)
+    return NamedScene(name, scene.model_copy(update={"acquired": acquired(scene, Path())}))
+
+
+def _refuse_part(folder: Path, reflectance: bool) -> None:
+    """Stop where bands would be read without the product's metadata, which the model counts on."""
+    whole = product_above(folder / "file")
+    if reflectance and whole is not None:
+        raise UserError(
+            f"{folder}: is a part of the product {whole}, whose metadata say what its numbers mean; the model was "
+            f"trained by such. Name {whole} instead."
+        )
 
 
 def _acquired(names: Sequence[str]) -> str | None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from landbalance import __version__
 from landbalance.bundle import WEIGHTS, Bundle, read_card
-from landbalance.config.data import ClassInfo, Dataset, Resampling, Scene, band_file
+from landbalance.config.data import ClassInfo, Dataset, Resampling
 from landbalance.config.learning import Map
+from landbalance.config.scenes import Scene
 from landbalance.errors import UserError
 from landbalance.files import digest, write_json, write_text
 from landbalance.map import layers
@@ -25,7 +26,7 @@ from landbalance.map.stac import Description, acquisition, stac_item
 from landbalance.map.style import style
 from landbalance.prediction import Predictor, open_predictors
 from landbalance.progress import Progress
-from landbalance.raster import Grid, SceneReader, open_scene
+from landbalance.raster import Grid, SceneReader, acquired, open_scene, scene_paths
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def run(
         When the scene or the model is missing or damaged, or the two do not fit together.
     """
     card = read_card(bundle)
-    scene = _scene_for(card, scene_name, dataset, bundle)
+    scene = _scene_for(card, scene_name, dataset, source, bundle)
     _check_classes(card, dataset.classes, bundle)
     work = _Work(
         scene_name,
@@ -110,7 +111,7 @@ def run_bundle(
         When a scene or the model is missing or damaged, or the two do not fit together; before anything is mapped.
     """
     card = read_card(bundle)
-    found = [named_scene(text, card.bands) for text in scenes]
+    found = [named_scene(text, card.bands, card.reflectance) for text in scenes]
     names = [item.name for item in found]
     if settings.mosaic and Path(MOSAIC).stem in names:
         raise UserError(f"a scene is called {Path(MOSAIC).stem}: its map would be the file of the mosaic. Rename it.")
@@ -171,7 +172,7 @@ def _map(work: _Work, workers: int | None) -> None:
     legend = Legend(work.classes, work.settings.nodata)
     with open_scene(work.scene, work.source, work.resolution, work.resampling) as reader:
         _check_resolution(work.card, reader.grid, work.name, work.bundle)
-        predictors = open_predictors(work.bundle, workers)
+        predictors = open_predictors(work.bundle, workers, work.settings.orientations)
         blocks = _with_progress(_blocks(reader, predictors, work.settings), work.name, reader.grid)
         tags = _tags(work)
         counts = write_layers(_layers(work, legend), blocks, reader.grid, tags)
@@ -219,7 +220,7 @@ def _write_derived(work: _Work, legend: Legend, grid: Grid, tags: dict[str, str]
         _log.info("%s: %d polygons", work.beside("polygons.gpkg"), count)
     if settings.stac:
         files = {ending: work.beside(ending) for ending in settings.endings if ending != "stac.json"}
-        scene_files = [work.source / band_file(reference)[0] for reference in work.scene.bands.values()]
+        scene_files = scene_paths(work.scene, work.source)
         when = acquisition(work.scene.acquired, f"scene {work.name}")
         description = Description(work.name, when, grid, legend, files, work.bundle, work.card, scene_files)
         write_json(work.beside("stac.json"), stac_item(description, work.beside("stac.json")))
@@ -241,8 +242,8 @@ def _check_settings(work: _Work) -> None:
         acquisition(work.scene.acquired, f"scene {work.name}")
 
 
-def _scene_for(card: Bundle, scene_name: str, dataset: Dataset, bundle: Path) -> Scene:
-    """Return the scene with the bands that the model wants, in its order."""
+def _scene_for(card: Bundle, scene_name: str, dataset: Dataset, source: Path, bundle: Path) -> Scene:
+    """Return the scene with the bands that the model wants, in its order, and with its date."""
     if scene_name not in dataset.scenes:
         allowed = ", ".join(dataset.scenes) or "none, the dataset has folders of images"
         raise UserError(f"scenes: no scene is called {scene_name}; there are: {allowed}.")
@@ -254,7 +255,8 @@ def _scene_for(card: Bundle, scene_name: str, dataset: Dataset, bundle: Path) ->
         )
     if unused := [band for band in scene.bands if band not in card.bands]:
         _log.info("%s: the model does not use the bands %s", scene_name, ", ".join(unused))
-    return scene.model_copy(update={"bands": {band: scene.bands[band] for band in card.bands}})
+    bands = {band: scene.bands[band] for band in card.bands}
+    return scene.model_copy(update={"bands": bands, "acquired": acquired(scene, source)})
 
 
 def _check_classes(card: Bundle, classes: Sequence[ClassInfo], bundle: Path) -> None:

@@ -1,6 +1,7 @@
 """Timing real training steps on one worker, while the others of its node do the same."""
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -267,7 +268,8 @@ def _report(profile: NodeProfile, doubt: float, tolerance: float) -> None:
             curve.largest_batch or "?",
         )  # fmt: skip
     if doubt > tolerance:
+        known = f"known to ±{100 * doubt:.1f} % only" if math.isfinite(doubt) else "timed less than six times"
         _log.warning(
-            "some times are only known to ±%s, not to ±%.3g %%: the time (profile.seconds) was used up, or other "
-            "programs ran", f"{100 * doubt:.1f} %" if doubt < 10 else "more than their size", 100 * tolerance,
+            "some steps are %s, not known to ±%.3g %%: the time (profile.seconds) was used up, or other programs ran",
+            known, 100 * tolerance,
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from landbalance.profile.points import (
     equal,
@@ -19,6 +19,8 @@ _SETTLING = 3
 _NEAR = 0.1
 """A measured batch size serves in place of one so near."""
 _FEWEST = 3
+_BRIEF = 0.06
+"""Part of the time that the steps of a first visit may take."""
 _BENDS_UNTIL = 0.6
 """Part of the time after which no new batch sizes are measured, but known ones better."""
 
@@ -118,9 +120,10 @@ class Rounds:
         if not measured:
             return guess
         # A guess is scaled to the timings, so that the curve has no step where they end.
-        anchor = max(measured)
-        scale = measured[anchor] / seconds_at(guess, anchor)
-        return {size: seconds * scale for size, seconds in guess.items() if size > anchor} | measured
+        low, high = ((end, measured[end] / seconds_at(guess, end)) for end in (min(measured), max(measured)))
+        below = {size: seconds * low[1] for size, seconds in guess.items() if size < low[0]}
+        above = {size: seconds * high[1] for size, seconds in guess.items() if size > high[0]}
+        return below | measured | above
 
     @property
     def _curves(self) -> list[dict[int, float]]:
@@ -132,10 +135,10 @@ class Rounds:
         return self._measured_near(tuple(finishing_together(self._curves, batch, self.caps)))
 
     def main(self) -> list[tuple[int, ...]]:
-        """Return the shares that matter most: for each batch, those that finish together, and equal ones."""
-        shares = []
-        for batch in self.batches[::-1]:
-            shares += [self.together(batch), self._capped(equal(batch, len(self.kinds)))]
+        """Return the shares that matter most: for each batch, those that finish together; then equal ones."""
+        batches = self.batches[::-1]
+        shares = [self.together(batch) for batch in batches]
+        shares += [self._capped(equal(batch, len(self.kinds))) for batch in batches]
         return list(dict.fromkeys(shares))
 
     def lone(self) -> tuple[int, ...] | None:
@@ -151,10 +154,11 @@ class Rounds:
     def next_visit(self, spent: float, budget: float) -> Visit | None:
         """Return what to measure next after `spent` of `budget` seconds; None when it is enough.
 
-        First the shares that matter: they are drawn anew from what was measured at the last ones, until they
-        settle. Then batch sizes at which a curve bends. Then again whatever is known worst.
+        First the shares that matter, briefly: they are drawn anew from what was measured at the last ones, until
+        they settle. Then batch sizes at which a curve bends. Then again whatever is known worst.
         """
-        for visit in [*self._first_visits(), *self._bends(spent, budget), *self._widest()]:
+        first = [self._brief(visit, budget) for visit in self._first_visits()]
+        for visit in [*first, *self._bends(spent, budget), *self._widest()]:
             if fitting := self._fitting(visit, budget - spent):
                 return fitting
         if all(self.known(kind) for kind in set(self.kinds)):
@@ -169,7 +173,7 @@ class Rounds:
         return max((self._doubt(samples) for samples in self.taken), default=math.inf)
 
     def _first_visits(self) -> list[Visit]:
-        visits = []
+        together, apart = [], []
         settling = sum(bool(taken.steps) for taken in self.taken.values())
         for samples in [*self.main(), self._ones]:
             taken = self.taken.get(samples)
@@ -177,13 +181,18 @@ class Rounds:
                 continue
             if taken is None or not taken.steps:
                 if settling < (_SETTLING + 2) * len(self.batches) + 2:
-                    visits.append(Visit(samples, self.repeats, apart=is_lone(samples)))
+                    together.append(Visit(samples, self.repeats, apart=is_lone(samples)))
             elif not taken.apart and samples != self._ones and self._can_be_apart(samples):
-                visits.append(Visit(samples, self.repeats, apart=True))
+                apart.append(Visit(samples, self.repeats, apart=True))
         lone = self.lone()
         if lone is not None and lone not in self.impossible and not any(map(is_lone, self.taken)):
-            visits.append(Visit(lone, self.repeats, apart=True))
-        return visits
+            apart.append(Visit(lone, self.repeats, apart=True))
+        return together + apart
+
+    def _brief(self, visit: Visit, budget: float) -> Visit:
+        """Return a first visit with so few steps that slow shares leave time for all others."""
+        affordable = int(_BRIEF * budget / self._step(visit.samples))
+        return replace(visit, repeats=min(max(affordable, _FEWEST), visit.repeats))
 
     @property
     def _ones(self) -> tuple[int, ...]:
@@ -253,12 +262,14 @@ class Rounds:
 
     def _fitting(self, visit: Visit, left: float) -> Visit | None:
         """Return the visit with as many steps as there is time for; None when those are too few."""
-        curves = self._curves
-        step = max(seconds_at(curve, size) for curve, size in zip(curves, visit.samples, strict=True))
-        affordable = int(left / step) - 2 if step > 0 else visit.repeats
+        affordable = int(left / self._step(visit.samples)) - 2
         if affordable < _FEWEST:
             return None
-        return Visit(visit.samples, min(visit.repeats, affordable), visit.apart)
+        return replace(visit, repeats=min(visit.repeats, affordable))
+
+    def _step(self, samples: Sequence[int]) -> float:
+        """Return about how long a step takes, in seconds."""
+        return max(seconds_at(curve, size) for curve, size in zip(self._curves, samples, strict=True))
 
     def _can_be_apart(self, samples: tuple[int, ...]) -> bool:
         several = len(samples) > 1 and not is_lone(samples)

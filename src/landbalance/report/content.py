@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from landbalance.config import Config, Dataset, Experiment, Model, Training
-from landbalance.config.load import checked
+from landbalance.config.checks import checked
 from landbalance.errors import UserError
 from landbalance.files import read_json
 from landbalance.layout import Layout

@@ -22,7 +22,7 @@ from shapely import buffer, union_all
 
 from landbalance.config import ClassInfo, Dataset
 from landbalance.errors import UserError
-from landbalance.raster import Grid, open_scene
+from landbalance.raster import Grid, acquired, open_scene
 from landbalance.tiles import Split
 
 NO_CLASS = 255
@@ -171,7 +171,7 @@ def read_scene(
         raise UserError(f"{class_map}: cannot be read ({error}). Run the map stage again.") from error
     return SceneView(
         name=name,
-        acquired=dataset.scenes[name].acquired,
+        acquired=acquired(dataset.scenes[name], source),
         grid=grid,
         pixel_size=pixel,
         map_size=size,

@@ -1,7 +1,9 @@
 """Tile: cut scenes and labels, or folders of images, into a store of tiles split for train, validation and test.
 
-`landbalance.tile.stage` runs it; `blocks` lays blocks and tiles, `labels` reads and burns polygons, `split`
-draws the splits, `scenes` and `folders` fill the store, `statistics` and `write` describe and write it.
+`landbalance.tile.stage` runs it. `labels` reads labels of any kind, `blocks` lays blocks and tiles, `cut` cuts one
+scene; `parting` (with `split`, `polygons`, `columns`) draws the splits, `masking` takes labels near others away,
+`collect` puts the store together. `folders` and `masks` do it for images. `statistics` and `write` describe and write
+the store, `preview` draws some of it.
 """
 
 from landbalance.tile.stage import run

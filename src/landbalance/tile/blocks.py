@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from landbalance.config import BlockSplit, Dataset
 from landbalance.errors import UserError
 from landbalance.raster import Grid, moved_bounds, overlap, shown
 
@@ -13,7 +14,7 @@ _ALIGNED = 1e-3
 """How far, in pixels, the grids of two scenes may be apart and still be one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Window:
     """A part of a scene, in pixels."""
 
@@ -142,6 +143,11 @@ def tile_windows(block: Window, size: int, stride: int) -> list[Window]:
         for row in starts(block.height, size, stride)
         for col in starts(block.width, size, stride)
     ]
+
+
+def cell_size(dataset: Dataset) -> int:
+    """Return the width of the squares of ground that no tile leaves: blocks of the split, or 16 tiles."""
+    return dataset.split.size if isinstance(dataset.split, BlockSplit) else 16 * dataset.tiles.size
 
 
 def starts(length: int, size: int, stride: int) -> Sequence[int]:

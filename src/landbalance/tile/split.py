@@ -1,20 +1,45 @@
 """Which block, or which sample, is for training, validation and testing; arrays in, arrays out."""
 
+import logging
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.tile.blocks import Block, BlockKey, Window
+from landbalance.config import Dataset
+from landbalance.errors import UserError
+from landbalance.tile.blocks import BlockKey
+from landbalance.tiles import SPLITS
 
-SPLITS = ("train", "validation", "test")
-"""In the order of who gives way: labels near a block of a later split are left out."""
+_log = logging.getLogger(__name__)
 
 _DRAWS = 4096
 _FEWEST_DRAWS = 64
 _MOST_MOVES = 256
 _CELLS = 1 << 21
 """Draws times blocks that are weighed at once."""
+
+
+def drawn_groups(counts: NDArray[np.int64], dataset: Dataset, noun: str) -> NDArray[np.int8]:
+    """Return the split of each block, polygon or scene, drawn as the configuration says.
+
+    Raises
+    ------
+    UserError
+        When there are fewer than splits that want labels.
+    """
+    split = dataset.split
+    wanted = sum(share > 0 for share in split.wanted)
+    if len(counts) < wanted:
+        smaller = "Make split.size smaller, add" if noun == "block" else "Add"
+        raise UserError(
+            f"split: the labels lie in {len(counts)} {noun}(s), but {wanted} splits want one at least. "
+            f"{smaller} labels, or give a split the share 0."
+        )
+    drawn = draw_blocks(counts, split.wanted, split.seed)
+    for number, title in enumerate(SPLITS):
+        _log.info("%s: %d of %d %ss", title, np.count_nonzero(drawn == number), len(counts), noun)
+    return drawn
 
 
 def draw_blocks(counts: NDArray[np.int64], shares: Sequence[float], seed: int) -> NDArray[np.int8]:
@@ -119,6 +144,33 @@ def draw_samples(labels: NDArray[np.integer], shares: Sequence[float], seed: int
     return splits
 
 
+def taken(
+    classes: NDArray[np.integer], training: NDArray[np.bool_], per_class: int | None, balance: bool, seed: int
+) -> NDArray[np.bool_]:
+    """Return which samples are taken: of the training samples of a class, so many at random as are wanted.
+
+    Parameters
+    ----------
+    classes : ndarray of int, shape (n,)
+    training : ndarray of bool, shape (n,)
+        The samples for training; all others are taken.
+    per_class : int or None
+        Most training samples of a class.
+    balance : bool
+        As many of each class as there are of the rarest.
+    """
+    kept = np.ones(len(classes), np.bool_)
+    found = {int(number): np.flatnonzero(training & (classes == number)) for number in np.unique(classes[training])}
+    limits = [per_class] if per_class is not None else []
+    if balance and found:
+        limits.append(min(len(members) for members in found.values()))
+    for number, members in found.items():
+        if limits and len(members) > min(limits):
+            order = np.random.default_rng((seed, number, 1)).permutation(len(members))
+            kept[members[order[min(limits) :]]] = False
+    return kept
+
+
 def _whole_parts(total: int, shares: Sequence[float]) -> NDArray[np.int64]:
     """Return `total` shared out by largest remainder, with at least 1 for each share above 0 while it lasts."""
     wanted = np.asarray(shares, np.float64) * total
@@ -132,32 +184,26 @@ def _whole_parts(total: int, shares: Sequence[float]) -> NDArray[np.int64]:
     return parts
 
 
-def too_near(block: Block, splits: Mapping[BlockKey, int], size: int, buffer: int) -> NDArray[np.bool_]:
-    """Return the pixels of a block's window that are closer than `buffer` to a block that goes before.
+def too_near(key: BlockKey, splits: Mapping[BlockKey, int], size: int, buffer: int) -> NDArray[np.bool_] | None:
+    """Return the pixels of a block that are closer than `buffer` to a block that goes before; None where none is.
 
     A training pixel gives way to validation and test, a validation pixel to test. The distance of two
     pixels counts the pixels between them, along rows or columns, whichever is more.
 
     Returns
     -------
-    ndarray of bool, shape (window height, window width)
+    ndarray of bool, shape (size, size)
     """
-    frame, row, col = block.key
+    frame, row, col = key
     near = np.zeros((size, size), np.bool_)
     reach = -(-buffer // size)
     for down in range(-reach, reach + 1):
         for across in range(-reach, reach + 1):
-            if splits.get((frame, row + down, col + across), -1) > splits[block.key]:
+            if splits.get((frame, row + down, col + across), -1) > splits[key]:
                 near[_side(down, size, buffer), _side(across, size, buffer)] = True
-    return near[block.row : block.row + block.window.height, block.col : block.col + block.window.width]
+    return near if near.any() else None
 
 
 def _side(steps: int, size: int, buffer: int) -> slice:
     """Return the rows (or columns) of a block that lie within `buffer` of one so many blocks further on."""
     return slice(max(steps * size - buffer, 0), max(min((steps + 1) * size + buffer, size), 0))
-
-
-def part_of(window: Window, block: Block) -> tuple[slice, slice]:
-    """Return the slices that cut a tile's window out of an array over its block's window."""
-    top, left = window.row - block.window.row, window.col - block.window.col
-    return slice(top, top + window.height), slice(left, left + window.width)

@@ -1,90 +1,104 @@
-"""Statistics of bands, gathered tile by tile in memory that does not grow with the data."""
+"""Statistics of bands: moments tile by tile, merged when it is known which tiles train; percentiles."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 PERCENTILES = (1, 2, 5, 25, 50, 75, 95, 98, 99)
 
-_SAMPLE = 1 << 18
-"""Pixels kept, at least half of them, to estimate percentiles of types too wide to count every value."""
+_EXACT = 1 << 15
+"""Pixels of 16 bits whose squared sum is a whole number that 63 bits hold."""
+
+_AT_ONCE = 32
+_SAMPLE, _SAMPLE_BYTES = 1 << 21, 1 << 26
+"""Pixels of each band that percentiles are taken of, and their bytes in all bands, at most."""
 
 
-class BandStatistics:
-    """Mean, standard deviation and percentiles of each band over the pixels added.
-
-    Mean and deviation are exact to float64 rounding: each tile's are merged into the whole by the
-    formula of Chan, Golub and LeVeque (1983). Percentiles are exact for integers of up to 16 bits;
-    of other types they come from an evenly thinned sample of at least 131,072 pixels.
+def moments(image: NDArray[np.generic], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return mean and sum of squared deviations of each band over the valid pixels of a tile.
 
     Parameters
     ----------
-    bands : int
-    dtype : numpy.dtype
-        Of the pixels.
+    image : ndarray, shape (bands, height, width)
+    valid : ndarray of bool, shape (height, width)
+
+    Returns
+    -------
+    ndarray of float64, shape (2, bands)
+        Zeros where no pixel is valid.
     """
+    bands = len(image)
+    pixels = image.reshape(bands, -1) if valid.all() else image[:, valid]
+    if pixels.shape[1] == 0:
+        return np.zeros((2, bands))
+    if image.dtype.kind in "ui" and image.dtype.itemsize <= 2 and pixels.shape[1] <= _EXACT:
+        return _of_short_integers(pixels)
+    mean = pixels.mean(axis=1, dtype=np.float64)
+    deviations = np.subtract(pixels, mean[:, None], dtype=np.float64)
+    return np.stack([mean, np.vecdot(deviations, deviations)])
 
-    def __init__(self, bands: int, dtype: np.dtype[np.generic]) -> None:
-        self.count = 0
-        self._mean = np.zeros(bands)
-        self._squares = np.zeros(bands)
-        self._counts: NDArray[np.int64] | None = None
-        self._offset = 0
-        if dtype.kind in "ui" and dtype.itemsize <= 2:
-            limits = np.iinfo(dtype.str)
-            self._offset = int(limits.min)
-            self._counts = np.zeros((bands, int(limits.max) - self._offset + 1), np.int64)
-        self._sample: list[NDArray[np.generic]] = []
-        self._kept, self._step = 0, 1
 
-    def add(self, pixels: NDArray[np.generic]) -> None:
-        """Add pixels of shape (bands, n)."""
-        count = pixels.shape[1]
-        if count == 0:
-            return
-        values = pixels.astype(np.float64)
-        mean = values.mean(axis=1)
-        squares = np.square(values - mean[:, None]).sum(axis=1)
-        total = self.count + count
-        shift = mean - self._mean
-        self._mean += shift * (count / total)
-        self._squares += squares + np.square(shift) * (self.count * count / total)
-        self._add_to_distribution(pixels)
-        self.count = total
+def _of_short_integers(pixels: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Return what `moments` does, for integers of 16 bits and few pixels: exact, and in half the time."""
+    count, values = pixels.shape[1], pixels.astype(np.float64)
+    total, squares = values.sum(axis=1).astype(np.int64), np.vecdot(values, values).astype(np.int64)
+    return np.stack([total / count, (count * squares - total * total) / count])
 
-    def _add_to_distribution(self, pixels: NDArray[np.generic]) -> None:
-        if self._counts is not None:
-            for counts, band in zip(self._counts, pixels.astype(np.int64) - self._offset, strict=True):
-                found = np.bincount(band)
-                counts[: len(found)] += found
-            return
-        thinned = pixels[:, -self.count % self._step :: self._step]
-        self._sample.append(thinned)
-        self._kept += thinned.shape[1]
-        while self._kept > _SAMPLE:
-            self._step *= 2
-            self._sample = [np.concatenate(self._sample, axis=1)[:, ::2]]
-            self._kept = self._sample[0].shape[1]
 
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """Return the mean of each band."""
-        return self._mean.copy()
+def merged(
+    counts: NDArray[np.integer], of_tiles: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and (population) standard deviation of each band over all tiles.
 
-    @property
-    def std(self) -> NDArray[np.float64]:
-        """Return the (population) standard deviation of each band."""
-        deviation: NDArray[np.float64] = np.sqrt(self._squares / max(self.count, 1))
-        return deviation
+    The squared deviations of the tiles add up with those of their means from the whole's, as in Chan, Golub and
+    LeVeque (1983): exact to float64 rounding, and no pixel is read again.
 
-    def percentiles(self) -> dict[str, list[float]]:
-        """Return the `PERCENTILES` of each band, interpolated linearly between neighbouring values."""
-        if self._counts is None:
-            sample = np.concatenate(self._sample, axis=1).astype(np.float64)
-            return {str(q): np.percentile(sample, q, axis=1).tolist() for q in PERCENTILES}
-        below = self._counts.cumsum(axis=1)
-        return {str(q): [self._percentile(counts, q) for counts in below] for q in PERCENTILES}
+    Parameters
+    ----------
+    counts : ndarray of int, shape (tiles,)
+        Valid pixels of each tile; one at least above 0.
+    of_tiles : ndarray of float64, shape (tiles, 2, bands)
+        What `moments` returned for each.
+    """
+    total, weights = counts.sum(), counts[:, None].astype(np.float64)
+    mean = (weights * of_tiles[:, 0]).sum(axis=0) / total
+    squares = of_tiles[:, 1].sum(axis=0) + (weights * np.square(of_tiles[:, 0] - mean)).sum(axis=0)
+    return mean, np.sqrt(squares / total)
 
-    def _percentile(self, below: NDArray[np.int64], q: float) -> float:
-        place = q / 100 * (self.count - 1)
-        low, high = np.searchsorted(below, [int(place), min(int(place) + 1, self.count - 1)], side="right").tolist()
-        return float(self._offset + low + (high - low) * (place - int(place)))
+
+def percentiles(
+    ids: NDArray[np.int64], read: Callable[[NDArray[np.int64]], NDArray[np.generic]], missing: float | None
+) -> dict[str, list[float]]:
+    """Return the `PERCENTILES` of each band over the valid pixels of tiles, interpolated linearly.
+
+    Of tiles with more than two million pixels (or 64 MiB), so many as hold these are drawn, evenly.
+
+    Parameters
+    ----------
+    ids : ndarray of int
+        The tiles, at least one of which has a valid pixel.
+    read : callable
+        Returns the images of some tiles, shape (n, bands, height, width).
+    missing : float or None
+        A pixel that has this value in all bands is not valid.
+    """
+    first = read(ids[:1])
+    most = max(min(_SAMPLE * first.shape[1] // first.size, _SAMPLE_BYTES // first.nbytes), 1)
+    if len(ids) > most:
+        ids = ids[np.linspace(0, len(ids) - 1, most).astype(np.int64)]
+    images: NDArray[Any] = np.concatenate([read(part) for part in np.array_split(ids, -(-len(ids) // _AT_ONCE))])
+    valid = np.ones((len(ids), *images.shape[2:]), np.bool_)
+    if missing is not None:
+        valid = (images != images.dtype.type(missing)).any(axis=1)
+
+    def of_band(band: int) -> list[float]:
+        found: list[float] = np.percentile(images[:, band][valid], PERCENTILES).tolist()
+        return found
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as executor:
+        bands = list(executor.map(of_band, range(images.shape[1])))
+    return {str(q): [float(band[place]) for band in bands] for place, q in enumerate(PERCENTILES)}

@@ -118,10 +118,19 @@ def identity_of(name: str, config: Config, store: Path) -> str:
         "arm": experiment.arm,
         "tiles": hashlib.sha256(tiles).hexdigest(),
     }
+    if weights := config.models[experiment.model].weights:
+        settings["weights"] = hashlib.sha256(_starting_weights(weights)).hexdigest()
     # Who computes what, how long to wait and how often to save changes no result.
     for key in ("checkpoint_seconds", "timeout_seconds", "rebalance"):
         del settings["training"][key]
     return json.dumps(settings, sort_keys=True)
+
+
+def _starting_weights(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise UserError(f"models.….weights: {path}: cannot be read ({error.strerror}). Correct the path.") from error
 
 
 def code_digest() -> str:

@@ -111,7 +111,8 @@ def train(job: Job, position: Position) -> None:
     # The workers' batch norms agree by themselves; DDP must not overwrite buffers with rank 0's.
     network = DistributedDataParallel(job.network, forward_sync_buffers=False, gradient_as_bucket_view=True)
     sum_gradients(network, clock, job.start_sum, job.sent)
-    reader = BatchReader(job.store, job.class_weights, settings.augmentation == "dihedral", settings.seed)
+    augment = settings.augmentation == "dihedral"
+    reader = BatchReader(job.store, job.class_weights, augment, settings.seed, settings.shift)
     ids = job.store.ids("train")
     steps = steps_per_epoch(len(ids), settings.batch_size)
     saved, computed = time.monotonic(), 0.0
@@ -144,7 +145,8 @@ def train(job: Job, position: Position) -> None:
                     last = number == len(batches) - 1
                     with contextlib.nullcontext() if last else network.no_sync():
                         logits = _logits(job, network, batch)
-                        loss = summed_loss(logits, batch.labels.to(clock.device), job.class_weights)
+                        labels = batch.labels.to(clock.device)
+                        loss = summed_loss(logits, labels, job.class_weights, settings.label_smoothing)
                         if not arrived:
                             totals.wait(clock)
                             arrived = True

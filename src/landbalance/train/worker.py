@@ -29,7 +29,7 @@ from landbalance.distributed.reduction import chosen_way, ways_to_sum
 from landbalance.errors import UserError
 from landbalance.files import placed, remove, write_json
 from landbalance.layout import Layout
-from landbalance.models import build_model
+from landbalance.models import build_model, load_starting_weights
 from landbalance.objective import balanced_class_weights
 from landbalance.optimiser import build_optimiser
 from landbalance.plans import Plan, time_curve_of
@@ -182,6 +182,9 @@ def _networks(
     """Return the fresh network, and a copy for its moving average if the settings want one."""
     torch.manual_seed(settings.seed)
     network = build_model(model, len(info.bands), len(info.classes))
+    if model.weights is not None:
+        fresh = load_starting_weights(network, Path(model.weights).expanduser(), len(info.classes))
+        _log.info("starting from %s%s", model.weights, f"; afresh: {', '.join(fresh)}" if fresh else "")
     averaged = None
     if settings.ema is not None:
         averaged = build_model(model, len(info.bands), len(info.classes))
@@ -231,6 +234,7 @@ def _write_results(
         tile_size=info.tile_size,
         resolution=info.resolution,
         normalisation=info.normalisation,
+        reflectance=config.datasets[experiment.dataset].reflectance,
         provenance=provenance,
     )
     for table, rows in (("history", position.history), ("timing", position.timing)):

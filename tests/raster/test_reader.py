@@ -224,6 +224,55 @@ def test_a_truncated_jp2_is_named(tmp_path: Path, keep: float) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("options", [{}, {"compress": "deflate"}, {"tiled": True, "blockxsize": 64, "blockysize": 64}])
+@pytest.mark.parametrize("keep", [0.4, 0.99])
+def test_a_truncated_geotiff_is_named(tmp_path: Path, options: dict[str, Any], keep: float) -> None:
+    values = np.random.default_rng(0).integers(1, 4000, (3, 256, 256), np.uint16)
+    write(tmp_path / "a.tif", values, nodata=0, **options)
+    data = (tmp_path / "a.tif").read_bytes()
+    (tmp_path / "a.tif").write_bytes(data[: int(len(data) * keep)])
+    with (
+        pytest.raises(UserError) as error,
+        open_scene(scene("a.tif:3", "a.tif:1"), tmp_path, None, "nearest") as reader,
+    ):
+        for row in range(0, 256, 64):
+            reader.read(row, 0, 64, 256)
+    says(error, "a.tif: cannot be read", "B1")
+
+
+def test_bands_of_one_file_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interleaved bands, each with the same window: one call, whatever their order; a coarser band is apart."""
+    from landbalance.raster.parts import Straight
+
+    stack = np.stack([ramp(20, 30), ramp(20, 30, start=7), ramp(20, 30, start=70)])
+    stack[0, 3] = stack[2, :, 4] = 0
+    write(tmp_path / "stack.tif", stack, nodata=0)
+    write(tmp_path / "coarse.tif", ramp(10, 15), size=20)
+    asked: list[int] = []
+    read = Straight.read
+    monkeypatch.setattr(Straight, "read", lambda self, window: asked.append(len(self.bands)) or read(self, window))
+    files = ["stack.tif:3", "coarse.tif", "stack.tif:1"]
+    with open_scene(scene(*files), tmp_path, None, "nearest") as reader:
+        images, valid = reader.read(0, 0, 20, 30)
+        part, _ = reader.read(2, 1, 9, 12)
+    assert asked == [2, 2]
+    expected = (stack[2] > 0) & (stack[0] > 0)
+    assert np.array_equal(valid, expected)
+    assert np.array_equal(images[0], np.where(expected, stack[2], 0))
+    assert np.array_equal(images[1], np.where(expected, np.kron(ramp(10, 15), np.ones((2, 2), np.uint16)), 0))
+    assert np.array_equal(part, images[:, 2:11, 1:13])
+
+
+def test_a_file_is_opened_once_however_many_bands_it_has(tmp_path: Path) -> None:
+    """Several threads open a hyperspectral scene: a file for each band would be more than a process may have."""
+    write(tmp_path / "stack.tif", np.stack([ramp(4, 5, start=number) for number in range(1, 201)]))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    files = [f"stack.tif:{number}" for number in range(1, 201)]
+    with open_scene(scene(*files), tmp_path, None, "nearest") as reader:
+        assert len(list(Path("/proc/self/fd").iterdir())) - before < 5
+        assert reader.read(0, 0, 4, 5)[0][:, 0, 0].tolist() == list(range(1, 201))
+
+
 def refused(tmp_path: Path, files: Sequence[str], resolution: float | None = None, **settings: Any) -> str:
     with pytest.raises(UserError) as error:
         open_scene(scene(*files, **settings), tmp_path, resolution, "bilinear")
