@@ -36,7 +36,7 @@ def write_project(
             "d": {
                 "task": "segmentation",
                 "sources": [{"path": "nowhere", "licence": "none"}],
-                "scenes": {"s": {"bands": {band: f"{band}.tif" for band in info["bands"]}}},
+                "scenes": {"s": {"bands": {band: f"{band}.tif" for band in info["bands"]}, "offset": -1000.0}},
                 "labels": {"path": "l.gpkg", "field": "f"},
                 "classes": [{key: item[key] for key in ("name", "colour", "values")} for item in info["classes"]],
                 "tiles": {"size": 16},

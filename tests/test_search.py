@@ -138,7 +138,13 @@ def test_the_offset_follows_the_scenes_own_metadata(server: StacServer) -> None:
     [
         ({"scale": 0.0001, "offset": -0.1}, {}, {"offset": -1000.0}),
         ({"scale": 0.0001, "offset": -0.1}, {"earthsearch:boa_offset_applied": True}, {}),
-        ({"scale": 2.75e-05, "offset": -0.2}, {}, {"scale": 0.275, "offset": -2000.0}),
+        ({"scale": 0.0001, "offset": -0.1}, {"s2:processing_baseline": "02.14"}, {}),
+        (
+            {"scale": 2.75e-05, "offset": -0.2},
+            {"s2:processing_baseline": None},
+            {"scale": 0.275, "offset": -2000.0},
+        ),
+        ({}, {"s2:processing_baseline": None}, {}),
         ({}, {"earthsearch:boa_offset_applied": True}, {}),
     ],
 )

@@ -272,19 +272,19 @@ def _conversion(item: Any, rasters: Sequence[dict[str, Any]]) -> dict[str, float
     The scene's own metadata decide, never its date: what its bands say of themselves, or else the processing
     baseline, since 04.00 of which Sentinel-2 adds 1000 to all numbers.
     """
-    properties = item.properties
-    applied = properties.get("earthsearch:boa_offset_applied") is True
     stated = {(raster["scale"] or 1.0, raster["offset"] or 0.0) for raster in rasters}
-    baseline = str(properties.get("s2:processing_baseline", properties.get("processing:version", "")))
     if len(stated) > 1:
         _log.warning("%s: its bands differ in scale or offset; their numbers stay as they are", item.id)
         return {}
-    if (pair := stated.pop()) != (1.0, 0.0):
-        scale, offset = round(pair[0] * 10_000, 6), 0.0 if applied else round(pair[1] * 10_000, 6)
-    elif re.fullmatch(r"\d\d\.\d\d", baseline) and "s2:processing_baseline" in properties:
-        scale, offset = 1.0, -1000.0 if baseline >= "04.00" and not applied else 0.0
-    else:
+    scale, offset = stated.pop()
+    baseline = item.properties.get("s2:processing_baseline")
+    if baseline is not None:
+        # Earth Search states an offset also where it has taken it away, or where there never was one.
+        shifted = str(baseline) >= "04.00" and item.properties.get("earthsearch:boa_offset_applied") is not True
+        scale, offset = (scale if scale != 1 else 1e-4), (offset or -0.1) if shifted else 0.0
+    elif (scale, offset) == (1.0, 0.0):
         return {}
+    scale, offset = round(scale * 10_000, 6), round(offset * 10_000, 6)
     return ({"scale": scale} if scale != 1 else {}) | ({"offset": offset} if offset != 0 else {})
 
 

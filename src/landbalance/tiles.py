@@ -63,7 +63,7 @@ class StoreInfo(Settings):
     normalisation: Normalisation
     percentiles: dict[str, list[float]] = Field(
         description="Percentiles (as keys, e.g. '2') of each band over the valid pixels of the train split; where "
-        "these are more than four million, of tiles drawn from it evenly."
+        "these are more than two million, of tiles drawn from it evenly."
     )
     class_counts: dict[Split, list[int]] = Field(
         description="Labelled pixels (classification: tiles) of each class in each split; a pixel in several tiles "

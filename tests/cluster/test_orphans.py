@@ -36,12 +36,10 @@ def test_only_jobs_of_this_folders_runs_are_cancelled(folder: Path, caplog: pyte
     ]
 
 
-def test_slurm_is_not_asked_where_no_run_used_it(
-    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurm_is_not_asked_where_no_run_used_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     (folder / "2026-01-01.snakemake.log").write_text("Building DAG\n")
-    monkeypatch.setenv("PATH", "/nonexistent")
+    (folder / "squeue").write_text("#!/bin/sh\nexit 1\n")
     cancel_orphans(folder)
     assert caplog.messages == []
     (folder / "2026-01-02.snakemake.log").write_text("SLURM run ID: run-2\n")

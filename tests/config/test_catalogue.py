@@ -1,7 +1,9 @@
 """The catalogue: every entry is right in itself, and a configuration takes it over as its documentation says."""
 
+import io
 import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,13 @@ def test_an_entry_is_complete(name: str) -> None:
     # Their publisher states no checksums.
     assert all(re.match(r"https://www\.ehu\.eus/ccwintco/", url or "") for url in unverified)
     assert {source.licence for source in sources} == {entry.licence}
+
+
+@pytest.mark.parametrize("name", [name for name in TILED if "by: list" in (catalogue.entry(name, "test").splits or "")])
+def test_the_split_that_an_entry_tells_of_can_be_set(name: str) -> None:
+    splits = catalogue.entry(name, "test").splits or ""
+    split = yaml.safe_load(splits[splits.index("{") :])
+    assert {source.name for source in parsed(catalogue=name, split=split).sources} >= {*split["train"], *split["test"]}
 
 
 @pytest.mark.parametrize("name", TILED)
@@ -176,6 +185,29 @@ def test_from_an_archive_of_ones_own_to_tiles(tmp_path: Path) -> None:
     store = open_tiles(tmp_path / "tile" / "d")
     assert {name: len(store.ids(name)) for name in ("train", "validation", "test")} == {
         "train": 30, "validation": 10, "test": 10,
+    }  # fmt: skip
+
+
+def test_archives_side_by_side_and_a_published_split(tmp_path: Path) -> None:
+    """LoveDA: two archives unpacked into one folder, a mask per image, Train to train on and Val to test."""
+    random = np.random.default_rng(0)
+    sources = []
+    for part in ("Train", "Val"):
+        with zipfile.ZipFile(tmp_path / f"{part}.zip", "w") as archive:
+            for number in range(4):
+                for folder, shape, most in (("images_png", (64, 64, 3), 255), ("masks_png", (64, 64), 8)):
+                    buffer = io.BytesIO()
+                    Image.fromarray(random.integers(0, most, shape, np.uint8)).save(buffer, "PNG")
+                    archive.writestr(f"{part}/Rural/{folder}/{number}.png", buffer.getvalue())
+        sources.append({"path": str(tmp_path / f"{part}.zip"), "name": f"LoveDA/{part}.zip"})
+    raw = config(catalogue="loveda", sources=sources, tiles={"size": 64})
+    raw["models"]["m"]["architecture"] = "unet"
+    dataset = parse_config(raw).datasets["d"]
+    download("d", dataset.sources, tmp_path / "download" / "d")
+    tile("d", dataset, tmp_path / "download" / "d", tmp_path / "tile" / "d")
+    store = open_tiles(tmp_path / "tile" / "d")
+    assert {name: len(store.ids(name)) for name in ("train", "validation", "test")} == {
+        "train": 4, "validation": 0, "test": 4,
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ CLASSES = [{"name": name, "colour": f"#00000{k}", "values": [k + 1]} for k, name
 
 def dataset(**parts: Any) -> Dataset:
     base: dict[str, Any] = {"sources": [{"path": "data", "licence": "CC0"}], "classes": CLASSES}
-    if isinstance(parts.get("split"), dict) and parts["split"]["by"] == "sample":
+    if isinstance(parts.get("split"), dict) and parts["split"]["by"] in ("sample", "list"):
         images = {"folders": {"path": "2750", "bands": ["red", "green", "blue"]}}
         return Dataset.model_validate({**base, **images, "task": "classification", **parts})
     if "folders" in parts:
@@ -37,4 +37,4 @@ def test_an_example_is_a_dataset(example: str) -> None:
 
 def test_there_are_examples_of_each_kind() -> None:
     kinds = [example.split(":")[0] for example in EXAMPLES]
-    assert kinds == ["scenes", *["labels"] * 3, "folders", *["tiles"] * 2, *["split"] * 6]
+    assert kinds == ["scenes", *["labels"] * 3, "folders", *["tiles"] * 2, *["split"] * 7]

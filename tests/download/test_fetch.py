@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,6 +103,12 @@ def test_a_server_that_lies_about_the_length_is_found_out(
     server.content, server.lie, server.ranges = ARCHIVE, lie, False
     with pytest.raises(UserError, match=r"cannot be fetched: Connection broken|its sha256 is"):
         run("d", sources({"url": server.url("a.zip"), "sha256": sha256(ARCHIVE)}), folder)
+    assert not folder.exists()
+
+
+def test_an_empty_file_is_an_error(server: Server, sources: Build, folder: Path) -> None:
+    with pytest.raises(UserError, match=r"x\.tif\?download=1: the file is empty"):
+        run("d", sources({"url": server.url("x.tif"), "unverified": True}), folder)
     assert not folder.exists()
 
 
@@ -324,6 +332,18 @@ def test_progress_and_eta_are_of_all_sources_together(
     run("d", sources(*wanted), folder)
     assert re.search(r"fetch d: 4\.0 MB in", caplog.text)
     assert ("fetch d: 100 % of 4.0 MB, ETA 0 s" in caplog.text) == says_sizes
+
+
+def test_files_that_do_not_fit_together_are_refused_before_one_is_fetched(
+    server: Server, sources: Build, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 10, 3_000_000))
+    server.content = os.urandom(2_000_000)
+    wanted = [{"url": server.url(name), "sha256": sha256(name.encode())} for name in ("a.bin", "b.bin")]
+    with pytest.raises(UserError, match=r"^d: 4 MiB are to be fetched, but only 3 MiB are free in .*results folder"):
+        run("d", sources(*wanted), folder)
+    assert server.asked == []
 
 
 def test_two_sources_from_one_archive_cost_one_transfer(server: Server, sources: Build, folder: Path) -> None:

@@ -231,6 +231,8 @@ def test_a_local_file_with_a_wrong_checksum_is_an_error_and_stays(tmp_path: Path
         ({"path": "."}, "holds the results folder"),
         ({"path": "results/download/d/own"}, "which this stage replaces"),
         ({"path": "broken"}, r"gone.* cannot be read: No such file"),
+        ({"path": "strange"}, r"strange/caf\\udce9\.tif': a file's name has control characters, or is not UTF-8"),
+        ({"path": "nothing.tif"}, r"sources\.0: nothing\.tif is empty"),
         ({"path": "data", "sha256": "0" * 64}, "is a folder"),
         ({"path": "data", "members": ["x"]}, r"sources\.0\.members: data is a folder"),
         ({"path": "data/1.txt", "members": ["x"]}, r"sources\.0\.members: .*not unpacked"),
@@ -250,6 +252,9 @@ def test_a_mistaken_local_path_is_named(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "nothing.tif").touch()
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "caf\udce9.tif").write_text("x")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "gone").symlink_to(tmp_path / "nowhere")
     before = tree(tmp_path)

@@ -306,6 +306,50 @@ def test_an_archive_that_swells_is_refused_before_it_fills_the_disk(
     assert sum(path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.is_file()) <= 1 << 20
 
 
+def test_empty_files_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of them fill a disk's table of files."""
+    monkeypatch.setattr(module, "_LEAST_LIMIT", 1 << 12)
+    monkeypatch.setattr(module, "_SWELLING", 0)
+    content = tarred([(entry(f"f{i}"), b"") for i in range(9)], "gz")
+    with pytest.raises(UserError, match=r"unpacks to more than .* GiB, the limit"):
+        unpacked(tmp_path, "a.tgz", content)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("tar", "caf\udce9.tif"),
+        ("tar", "two\nlines"),
+        ("tar", "\x1b[31mred"),
+        ("zip", "\x1b[31mred"),
+        ("zip", "a\u2028b"),
+    ],
+)
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    """Latin-1 names in a tar, and names that would play tricks with a terminal."""
+    content = tarred([(entry(name), b"1")]) if kind == "tar" else zipped({name: b"1"})
+    with pytest.raises(UserError) as caught:
+        unpacked(tmp_path, f"a.{kind}", content)
+    assert f"a.{kind}: the entry {name!r} has a name with control characters, or that is not UTF-8" in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert tree(tmp_path / "out/in") == []
+
+
+def test_a_name_that_is_no_text_may_be_left_out(tmp_path: Path) -> None:
+    (record,) = unpacked(tmp_path, "a.tar", tarred([(entry("caf\udce9"), b"1"), (entry("good"), b"2")]), ["good"])
+    assert record.path == "good"
+
+
+def test_umlauts_are_text(tmp_path: Path) -> None:
+    records = unpacked(tmp_path, "a.tar", tarred([(entry("Höhe/größe 1.txt"), b"1")]))
+    assert [record.path for record in records] == ["Höhe/größe 1.txt"]
+
+
+def test_a_name_too_long_for_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.zip: an entry has a name of 300 characters \(aaaa"):
+        unpacked(tmp_path, "a.zip", zipped({"d/" + "a" * 300: b"1"}))
+
+
 def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -158,6 +158,8 @@ def test_a_mask_makes_pixels_missing(tmp_path: Path) -> None:
         with open_scene(scene, tmp_path, None, "nearest") as reader:
             images, valid = reader.read(0, 0, 12, 16)
             part, _ = reader.read(3, 5, 7, 9)
+            key, codes_of = next(iter(settings.items()))
+            assert f"missing by mask.tif:2, {key} {', '.join(map(str, codes_of))}" in reader.description
         expected = np.ones((12, 16), bool)
         expected[:, :12] = np.kron(~np.isin(codes, gone), np.ones((4, 4), bool))
         assert np.array_equal(valid, expected)

@@ -263,6 +263,16 @@ def test_bands_of_one_file_are_decoded_together(tmp_path: Path, monkeypatch: pyt
     assert np.array_equal(part, images[:, 2:11, 1:13])
 
 
+def test_a_file_is_opened_once_however_many_bands_it_has(tmp_path: Path) -> None:
+    """Several threads open a hyperspectral scene: a file for each band would be more than a process may have."""
+    write(tmp_path / "stack.tif", np.stack([ramp(4, 5, start=number) for number in range(1, 201)]))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    files = [f"stack.tif:{number}" for number in range(1, 201)]
+    with open_scene(scene(*files), tmp_path, None, "nearest") as reader:
+        assert len(list(Path("/proc/self/fd").iterdir())) - before < 5
+        assert reader.read(0, 0, 4, 5)[0][:, 0, 0].tolist() == list(range(1, 201))
+
+
 def refused(tmp_path: Path, files: Sequence[str], resolution: float | None = None, **settings: Any) -> str:
     with pytest.raises(UserError) as error:
         open_scene(scene(*files, **settings), tmp_path, resolution, "bilinear")

@@ -112,14 +112,10 @@ def test_node_hangs(project: Project, slurm: SlurmCluster, unbroken: Project) ->
 def test_nodes_that_are_too_slow_are_left_out(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
     """They are not even asked for: others may use them, and the model is the same without them."""
     project.describe([node("quick", "fast"), node("old", "slow", count=2)], {"quick": 0.01, "old": 5.0})
-    slurm.brake("slow1", 2)
-    try:
-        training = project.start().until_it_trains()
-        (job,) = slurm.jobs()
-        assert slurm.run("squeue", "--noheader", f"--jobs={job}", "--format=%N") == "fast1"
-        assert training.end() == 0, training.said
-    finally:
-        slurm.brake("slow1", 0)
+    training = project.start().until_it_trains()
+    (job,) = slurm.jobs()
+    assert slurm.run("squeue", "--noheader", f"--jobs={job}", "--format=%N") == "fast1"
+    assert training.end() == 0, training.said
     assert f"submitted as job {job} on 1 quick" in training.said
     workers = read_json(project.folder / "run.json")["workers"]
     left_out = {worker["node"]: worker["left_out"] for worker in workers if worker["rank"] is None}
@@ -134,6 +130,8 @@ def test_time_limit_is_no_failure(project: Project, slurm: SlurmCluster, unbroke
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()
     slurm.run("scontrol", "update", f"jobid={job}", "timelimit=1")
+    training.until(f"job {job} was asked to stop")
+    project.describe([node("quick", "fast"), node("old", "slow", count=2)])  # the rest may be fast
     assert training.end(180) == 0, training.said
     assert f"job {job} was asked to stop" in training.said
     assert "going on from its checkpoint in another job" in training.said
@@ -185,7 +183,7 @@ def test_controller_restarted(project: Project, slurm: SlurmCluster, unbroken: P
     slurm.start_controller()
     assert training.end(120) == 0, training.said
     assert "going on from a checkpoint" not in training.said
-    assert difference(project, unbroken) == 0
+    assert difference(project, unbroken) < 1e-9
 
 
 def test_submitter_killed_and_started_again(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
@@ -198,7 +196,7 @@ def test_submitter_killed_and_started_again(project: Project, slurm: SlurmCluste
     again.until(f"job {job} of this training is there already (running): following it")
     assert again.end(120) == 0, again.said
     assert "submitted as job" not in again.said
-    assert difference(project, unbroken) == 0
+    assert difference(project, unbroken) < 1e-9
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from landbalance.plans import read_plan
 from landbalance.train.allocation import JOB, NODE, Site, lead, start_workers
 command, folder = [sys.executable, __file__], pathlib.Path("results/train/e")
 if "RANK" in os.environ:
-    names = ("SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK")
+    names = ("SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "SLURM_CPUS_ON_NODE")
     found = {name: os.environ.get(name) for name in names}
     (folder / f"worker-{os.environ['RANK']}.json").write_text(json.dumps(found))
     if os.environ["RANK"] == "0":
@@ -55,7 +55,7 @@ def test_workers_of_a_gpu_node(project: Project, slurm: SlurmCluster, monkeypatc
     assert [worker["CUDA_VISIBLE_DEVICES"] for worker in found[:3]] == ["0,1"] * 3
     assert {worker["CUDA_DEVICE_ORDER"] for worker in found} == {"PCI_BUS_ID"}
     assert [worker["OMP_NUM_THREADS"] for worker in found] == ["1", "1", "4", "1"]
-    assert [worker["SLURM_CPUS_PER_TASK"] for worker in found] == ["6", "6", "6", "1"]
+    assert [worker["SLURM_CPUS_ON_NODE"] for worker in found] == ["6", "6", "6", "1"]
 
 
 def test_more_gpus_than_there_are(project: Project, slurm: SlurmCluster) -> None:

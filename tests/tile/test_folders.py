@@ -1,6 +1,7 @@
 """Folders of images into a store."""
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ def folders_dataset(**changes: Any) -> Dataset:
         }
         | changes
     )
+
+
+def message_of(tmp_path: Path, dataset: Dataset) -> str:
+    with pytest.raises(UserError) as error:
+        run("e", dataset, tmp_path, tmp_path / "none")
+    return str(error.value)
 
 
 def message(tmp_path: Path, dataset: Dataset) -> str:
@@ -135,6 +142,49 @@ def test_damage_inside_a_jpeg_is_noticed(tmp_path: Path, write_images: WriteImag
     data[len(data) // 2 : len(data) // 2 + 2] = b"\xff\xd0"  # a marker where none may be
     path.write_bytes(data)
     assert "River_3.jpg: cannot be read" in message(tmp_path, folders_dataset())
+
+
+def test_a_name_that_is_no_utf_8_is_shown(tmp_path: Path, write_images: WriteImages) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5})
+    path = tmp_path / "2750" / "River" / "River_3.png"
+    path.rename(path.with_name(os.fsdecode(b"River_\xfc.png")))
+    assert r"River_\xfc.png: its name is no UTF-8" in message(tmp_path, folders_dataset())
+
+
+def test_published_splits_and_classes_in_balance(tmp_path: Path, write_images: WriteImages) -> None:
+    """A table names images by path, by name or without suffix; what it does not name is left out."""
+    write_images(tmp_path / "2750", {"Forest": 8, "River": 5})
+    rows = [("Forest/Forest_0.png", "train"), ("Forest_1.png", "train"), ("Forest_2", "train"), ("Forest_3", "val")]
+    rows += [("River_0.png", "train"), ("River_1.png", "train"), ("River_2.png", "test"), ("River_3", "unused")]
+    (tmp_path / "split.csv").write_text("\n".join(["image,part", *(",".join(row) for row in rows)]))
+    split = {"by": "column", "file": "split.csv", "column": "part"}
+    run("e", folders_dataset(split=split), tmp_path, tmp_path / "store")
+    index = pd.read_parquet(tmp_path / "store" / "index.parquet")
+    found = dict(zip((Path(source).stem for source in index.source), index.split, strict=True))
+    assert found == {
+        "Forest_0": "train", "Forest_1": "train", "Forest_2": "train", "Forest_3": "validation",
+        "River_0": "train", "River_1": "train", "River_2": "test",
+    }  # fmt: skip
+    run("e", folders_dataset(split=split, tiles={"balance": True}), tmp_path, tmp_path / "balanced")
+    balanced = pd.read_parquet(tmp_path / "balanced" / "index.parquet")
+    assert balanced[balanced.split == "train"].label.tolist() == [1, 1, 0, 0]
+    (tmp_path / "split.csv").write_text("image,part\nnone.png,train\n")
+    assert "names none of the 13 images (split.key)" in message_of(tmp_path, folders_dataset(split=split))
+
+
+def test_many_images_are_decoded_by_several_processes(
+    tmp_path: Path, write_images: WriteImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_images(tmp_path / "2750", {"Forest": 20, "River": 20})
+    run("e", folders_dataset(), tmp_path, tmp_path / "one")
+    monkeypatch.setattr("landbalance.tile.folders._AT_ONCE", 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(2))
+    run("e", folders_dataset(), tmp_path, tmp_path / "two")
+    for name in ("images.npy", "labels.npy", "statistics.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    damaged = tmp_path / "2750" / "River" / "River_7.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    assert "River_7.png: cannot be read" in message_of(tmp_path, folders_dataset())
 
 
 def test_what_is_wrong_with_the_folders_is_said(tmp_path: Path, write_images: WriteImages) -> None:

@@ -203,6 +203,28 @@ def test_what_is_wrong_with_a_label_file_is_said(
         require_labels("d", dataset(), {"s": read("e.gpkg").found})
 
 
+@pytest.mark.parametrize("file", ["l.gpkg", "l.geojson", "l.shp", "l.fgb"])
+def test_damaged_files_are_named(
+    tmp_path: Path, square: Square, write_labels: WriteLabels, read: Read, file: str
+) -> None:
+    """Whatever a file holds, it is read or it is named: cut off anywhere, or with noise in the midst."""
+    path, rng = tmp_path / file, np.random.default_rng(0)
+    write_labels(path, [("lake", square(row, col, 1, 1)) for row in range(20) for col in range(20)])
+    whole = path.read_bytes()
+    named = 0
+    for share in (0, 0.02, 0.3, 0.6, 0.9, 0.99):
+        at = int(len(whole) * share)
+        noise = rng.integers(0, 256, 100, np.uint8).tobytes()
+        for damaged in (whole[:at], whole[:at] + noise + whole[at + 100 :]):
+            path.write_bytes(damaged)
+            try:
+                read(file).burn(WHOLE)
+            except UserError as error:
+                assert str(error).startswith(f"{path}: "), error
+                named += 1
+    assert named >= 6
+
+
 def test_points_label_the_pixels_around_them(
     tmp_path: Path, write_labels: WriteLabels, read: Read, caplog: pytest.LogCaptureFixture
 ) -> None:

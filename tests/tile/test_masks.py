@@ -1,6 +1,7 @@
 """Images with a mask each, laid out as LoveDA lays them out, against arrays whose right tiles are known."""
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,28 @@ def test_every_pixel_of_every_image_is_there_with_its_class(
     known = np.concatenate([classes[mask].ravel() for _, mask in pairs.values()])
     counts = np.sum(list(store.info.class_counts.values()), axis=0)
     assert counts.tolist() == [int((known == 0).sum()), int((known == 1).sum())]
+
+
+def test_several_processes_change_nothing(
+    tmp_path: Path, masked: Callable[..., Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "d")
+    alone, index = tiled(tmp_path, masked())
+    before = [array.copy() for array in alone.read(np.arange(len(index)))]
+    asked = []
+
+    def elsewhere(function: Callable[[Any], Any], items: Sequence[Any], least: int) -> Iterator[Any]:
+        """Do as another process does: work on copies."""
+        asked.append(len(items))
+        for item in items:
+            yield pickle.loads(pickle.dumps(function))(pickle.loads(pickle.dumps(item)))
+
+    monkeypatch.setattr("landbalance.tile.masks.on_all_cores", elsewhere)
+    spread, again = tiled(tmp_path, masked())
+    assert index.equals(again)
+    for one, other in zip(before, spread.read(np.arange(len(index))), strict=True):
+        assert np.array_equal(one, other)
+    assert asked == [12, 12]
 
 
 def test_a_value_in_no_class_stops_before_anything_is_written(tmp_path: Path, masked: Callable[..., Dataset]) -> None:

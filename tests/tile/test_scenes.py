@@ -246,8 +246,8 @@ def test_the_same_input_gives_the_same_bytes(
     tiled(tmp_path, dataset(), "two")
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
     assert set(digests(tmp_path / "one")) == {
-        "index.parquet", "labels.npy", "scenes/s/images.npy", "scenes/s/labels.npy", "scenes/s/moments.npy",
-        "scenes/s/tiles.parquet", "statistics.json", "tiles.npy",
+        "index.parquet", "labels.npy", "scenes/s/counts.npy", "scenes/s/images.npy", "scenes/s/labels.npy",
+        "scenes/s/moments.npy", "scenes/s/tiles.parquet", "statistics.json", "tiles.npy",
     }  # fmt: skip
     json.loads((tmp_path / "one" / "statistics.json").read_text(), parse_constant=lambda name: pytest.fail(name))
 

@@ -7,7 +7,10 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pytest
+import rasterio
 import shapely
+from affine import Affine
+from rasterio.transform import from_origin
 from rasterio.warp import transform_geom
 
 import products
@@ -66,8 +69,6 @@ def test_scenes_of_other_crs_sizes_and_extents_make_one_store(
     rng = np.random.default_rng(1)
     west, east = rng.integers(1, 200, (40, 56)).astype(np.uint16), rng.integers(1, 200, (24, 16)).astype(np.uint16)
     write_scene(tmp_path / "west.tif", np.kron(west, np.ones((2, 2), np.uint16)))
-    from rasterio.transform import from_origin
-
     write_scene(
         tmp_path / "east.tif", east, crs="EPSG:32634", transform=from_origin(700_000, 5_700_000, 20, 20),
     )  # fmt: skip
@@ -116,3 +117,33 @@ def test_scenes_of_other_crs_sizes_and_extents_make_one_store(
             expected = np.full(values.shape, 255, np.uint8)
             expected[3:7, 3:8], expected[9:13, 3:8] = 0, 1
             assert np.array_equal(label, expected)
+
+
+def test_sentinel_2_and_landsat_make_one_dataset(tmp_path: Path, dataset: Build, write_labels: Build) -> None:
+    """The same reflectance is the same value, whichever satellite saw it; their pixels need not line up."""
+    reflectance = 0.2345
+    numbers = {
+        "B02": np.full((24, 24), round(reflectance * 10_000) + 1000, np.uint16),
+        "B8A": np.full((12, 12), 4000, np.uint16),
+    }
+    one = products.sentinel2(tmp_path, "L2A", "05.10", numbers, dict.fromkeys(BANDS, -1000))
+    counts = {"SR_B2": round((reflectance + 0.2) / 2.75e-5), "SR_B5": round((0.3 + 0.2) / 2.75e-5)}
+    given = {name: np.full((8, 8), count, np.uint16) for name, count in counts.items()}
+    other = products.landsat(tmp_path, "L2SP", given)
+    for path in other.glob("*.TIF"):
+        with rasterio.open(path, "r+") as raster:
+            raster.transform = raster.transform @ Affine.translation(0.5, 0.5)
+    left, top = products.LEFT, products.TOP
+    halves = [shapely.box(left + x, top - 240, left + x + 120, top) for x in (0, 120)]
+    write_labels(tmp_path / "labels.gpkg", list(zip(("lake", "wood"), halves, strict=True)))
+    scenes = {
+        "sentinel": {"product": one.name, "bands": {"blue": "B02", "nir": "B8A"}},
+        "landsat": {"product": other.name, "bands": {"blue": "SR_B2", "nir": "SR_B5"}},
+    }
+    split = {"by": "scene", "train": 1.0, "validation": 0.0, "test": 0.0}
+    images, _, index = tiles_of(tmp_path, dataset(scenes=scenes, resolution=30, tiles={"size": 8}, split=split))
+    assert set(index.scene) == set(scenes)
+    for image in images:
+        there = image.any(axis=0)
+        assert np.abs(image[0][there].astype(int) - 2345).max() <= 1
+        assert np.abs(image[1][there].astype(int) - 3000).max() <= 1

@@ -111,6 +111,7 @@ def test_a_job_writes_a_usable_bundle_and_a_row_per_step_and_worker(project):
     history = pd.read_parquet(folder / "history.parquet")
     assert history["epoch"].tolist() == [1, 2]
     network, card = load_bundle(folder)
+    assert card.reflectance  # the scene says what its numbers mean
     assert card.bands == ["B00", "B01"]
     assert not network.training
 

@@ -31,7 +31,7 @@ def main() -> int:
     options = parser.parse_args()
     config = load_config(options.config)
     sys.stderr.write(f"stub: {options.stage} {' '.join(options.names)}\n")
-    if options.stage == os.environ.get("STUB_FAILS"):
+    if os.environ.get("STUB_FAILS") in (options.stage, f"{options.stage} {options.scene}"):
         sys.stderr.write("error: as the test wants it\n")
         return 1
     if options.cluster is not None and not options.cluster.is_file():

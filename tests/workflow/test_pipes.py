@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from tests.workflow.conftest import Clone
@@ -34,6 +36,24 @@ def test_C27_a_training_that_fails_in_its_pipe_fails_the_rule(clean: Clone, tmp_
     assert not weights.exists()
     log = (clone.root / "logs/train/havel.log").read_text(encoding="utf-8")
     assert log == "stub: train havel\nerror: as the test wants it\n"
+
+
+def test_a_scene_that_fails_is_named_and_stops_no_other(done: Clone, tmp_path: Path) -> None:
+    clone = done.copy(tmp_path / "clone")
+    config = yaml.safe_load((clone.root / "config.yaml").read_text(encoding="utf-8"))
+    scenes = config["datasets"]["havel"]["scenes"]
+    first = next(iter(scenes.values()))
+    scenes.update({name: copy.deepcopy(first) for name in ("broken", "later")})
+    (clone.root / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    index = "results/tile/havel/index.parquet"
+    chosen = ("--profile", "local", "--keep-going", "--allowed-rules", "tile", "tile_scene", "--", index)
+    result = clone.snakemake(*chosen, environment={"STUB_FAILS": "tile broken"})
+    assert result.status == 1
+    assert "Error in rule tile_scene" in result.output
+    assert "logs/tile/havel/broken.log" in result.output
+    assert (clone.root / "results/tile/havel/scenes/later.json").exists()
+    assert not (clone.root / "results/tile/havel/scenes/broken.json").exists()
+    assert "error: as the test wants it" in (clone.root / "logs/tile/havel/broken.log").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)

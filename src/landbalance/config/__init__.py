@@ -22,7 +22,7 @@ from landbalance.config.learning import (
 )
 from landbalance.config.load import Config, load_config, parse_config
 from landbalance.config.scenes import Folders, RasterLabels, Scene, VectorLabels
-from landbalance.config.split import BlockSplit, ColumnSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
+from landbalance.config.split import BlockSplit, ColumnSplit, ListSplit, PolygonSplit, RandomSplit, SceneSplit, Tiles
 
 __all__ = [
     "BlockSplit",
@@ -34,6 +34,7 @@ __all__ = [
     "Experiment",
     "Folders",
     "Grid",
+    "ListSplit",
     "Map",
     "Model",
     "Optimiser",

@@ -55,8 +55,11 @@ def checked(kind: type[SettingsT], raw: Any, origin: str) -> SettingsT:
 
 
 def _mistake(kind: type[Settings], error: ErrorDetails) -> str:
+    # After the name of a section of several kinds, pydantic puts the kind.
     place = [
-        part for part in error["loc"] if part not in ("block", "sample", "vector labels", "raster labels", "[key]")
+        part
+        for before, part in zip(("", *error["loc"]), error["loc"], strict=False)
+        if before != "split" and part not in ("vector labels", "raster labels", "[key]")
     ]
     where = ".".join(str(part) for part in place)
     if error["type"] == "extra_forbidden":

@@ -173,8 +173,8 @@ class Dataset(Settings):
             if (self.task == "segmentation") != (self.folders.masks is not None):
                 raise ValueError("folders hold a class per image, for the task classification; with masks, one per "
                                  "pixel, for segmentation")  # fmt: skip
-            if self.split.by not in ("sample", "column"):
-                raise ValueError("images in folders have no place on the ground: split by sample, or by column")
+            if self.split.by not in ("sample", "column", "list"):
+                raise ValueError("images in folders have no place on the ground: split by sample, list or column")
             if self.split.by == "column" and self.split.file is None:
                 raise ValueError("images in folders have no fields: give split.file")
         else:
@@ -185,6 +185,8 @@ class Dataset(Settings):
                 raise ValueError(f"labels.path is missing, and {', '.join(bare)} have no labels of their own")
             if self.split.by == "sample":
                 raise ValueError("tiles of one scene touch each other: split by block or polygon, not by sample")
+            if self.split.by == "list":
+                raise ValueError("lists name images in folders: split scenes by column, with a table")
             by_polygon = self.split.by == "polygon" or (self.split.by == "column" and self.split.file is None)
             if by_polygon and len(bare) < len(self.scenes):
                 raise ValueError("a split by polygon wants one file of labels for all scenes; split by block or scene")

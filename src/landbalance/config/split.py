@@ -128,4 +128,25 @@ class ColumnSplit(Settings):
         return self
 
 
-AnySplit = Annotated[BlockSplit | PolygonSplit | SceneSplit | ColumnSplit | RandomSplit, Field(discriminator="by")]
+class ListSplit(Settings):
+    """Takes splits of images in folders that somebody has published as lists of names, or as folders."""
+
+    by: Literal["list"] = Field(description="Lists of images.")
+    train: list[Text] = Field(
+        min_length=1,
+        description="Text files (.txt) below the download folder that name an image a line, suffix or not; or patterns "
+        "of images' paths below `folders.path`, where * also matches /, e.g. Train/*.",
+    )
+    validation: list[Text] = Field(default_factory=list, description="The same for validation.")
+    test: list[Text] = Field(default_factory=list, description="The same for testing; other images are left out.")
+    seed: int = Field(0, description="Seed of drawing tiles by class, where `tiles` asks for that.")
+
+    @property
+    def wanted(self) -> Sequence[float]:
+        """Return 1 for each of train, validation and test that must not be empty, else 0."""
+        return tuple(float(bool(entries)) for entries in (self.train, self.validation, self.test))
+
+
+AnySplit = Annotated[
+    BlockSplit | PolygonSplit | SceneSplit | ColumnSplit | ListSplit | RandomSplit, Field(discriminator="by")
+]

@@ -32,6 +32,11 @@ class Place:
         """Return where the file's bytes gather."""
         return self.file.with_name(f"{self.file.name}.part")
 
+    @property
+    def have(self) -> int:
+        """Return how many of the file's bytes an earlier run has left."""
+        return self.partial.stat().st_size if self.partial.exists() else 0
+
     def keep(self) -> None:
         """Make the partial file the whole one; a shared file is made read-only."""
         if self.shared:

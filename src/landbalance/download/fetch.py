@@ -133,6 +133,8 @@ def _fetch_from_any(source: Source, place: Place, key: str, advance: Callable[[f
 def _fetch_checked(source: Source, one: Transfer) -> str:
     for last in (False, True):
         (transfer if _over_http(one.url) else cloud).fetch(one)
+        if one.have == 0:
+            raise Unfetchable(f"{one.title}: the file is empty. Check the address.")
         sha256, wrong = checked(source, one.partial)
         if wrong is None:
             return sha256

@@ -84,12 +84,22 @@ def linked_records(path: Path, name: str) -> list[FileRecord]:
         found = sorted(files.files_in(path)) if path.is_dir() else [path]
         if not found:
             raise UserError(f"{path}: this folder holds no files. Name the folder that holds the data.")
+        if strange := [file for file in found if not is_text(str(file.relative_to(path.parent)))]:
+            raise UserError(
+                f"{str(strange[0])!r}: a file's name has control characters, or is not UTF-8. Rename it "
+                "(convmv renames many)."
+            )
         return [
             FileRecord((Path(name) / file.relative_to(path)).as_posix(), file.stat().st_size, files.digest(file))
             for file in tracked(found, f"check {path.name}", len(found), "file")
         ]
     except OSError as error:
         raise read_error(path, error) from error
+
+
+def is_text(name: str) -> bool:
+    """Tell whether a file's name is UTF-8 without control characters; what is not fits into no list or log."""
+    return name.isprintable()
 
 
 def read_error(path: Path, error: OSError) -> UserError:

@@ -83,6 +83,8 @@ def place_path(source: Source, folder: Path, key: str) -> SourceRecord:
         records = _linked(path, name, folder, key)
         return source_record(source, None, sum(record.bytes for record in records), records)
     try:
+        if path.stat().st_size == 0:
+            raise UserError(f"{key}: {source.path} is empty. Fetch the file anew.")
         sha256, wrong = checked(source, path)
     except OSError as error:
         raise read_error(path, error) from error

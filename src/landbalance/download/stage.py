@@ -1,6 +1,7 @@
 """The download stage: all sources of a dataset, in their order, into one folder that appears at once."""
 
 import logging
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -94,10 +95,27 @@ def _fetch_all(name: str, keyed: Sequence[Keyed], store: Path, online: bool) -> 
         sizes.append(expected_size(source, key))
         if sizes[-1] is None:
             break  # there will be no total, so the others need not be asked
+    _refuse_small_disk(name, [(place, size) for (_, _, place), size in zip(missing, sizes, strict=False)])
     total = None if None in sizes else sum(filter(None, sizes))
-    before = sum(place.partial.stat().st_size for _, _, place in missing if place.partial.exists())
+    before = sum(place.have for _, _, place in missing)
     with Progress(f"fetch {name}", total, "B", before) as progress:
         return {key: fetched(source, place, key, progress.advance, online) for key, source, place in wanted}
+
+
+def _refuse_small_disk(name: str, wanted: Sequence[tuple[Place, int | None]]) -> None:
+    """Stop before anything is fetched where what is missing, as far as it is known, does not fit."""
+    for shared in (False, True):
+        needed = sum((size or 0) - place.have for place, size in wanted if place.shared == shared)
+        if needed <= 0:
+            continue
+        first = next(place for place, _ in wanted if place.shared == shared)
+        folder = next(parent for parent in first.file.absolute().parents if parent.is_dir())
+        free = shutil.disk_usage(folder).free
+        if needed > free:
+            raise UserError(
+                f"{name}: {needed / 2**20:,.0f} MiB are to be fetched, but only {free / 2**20:,.0f} MiB are free in "
+                f"{folder}. Make room or choose another {'cache' if shared else 'results'} folder, then run again."
+            )
 
 
 def _offline(name: str, missing: Sequence[tuple[str, Source, Place]]) -> UserError:

@@ -1,8 +1,9 @@
 """Unpack an archive without trusting it.
 
 Nothing is written outside the folder, no device or pipe is made, permissions and owners in the
-archive are ignored, and an archive that swells beyond `size_limit` is refused. Entries are written
-here, not by `zipfile` and `tarfile`, so that both obey the same rules in every Python version.
+archive are ignored, an archive that swells beyond `size_limit` is refused, and so are names that no
+file should have. Entries are written here, not by `zipfile` and `tarfile`, so that both obey the same
+rules in every Python version.
 """
 
 import logging
@@ -16,7 +17,7 @@ from typing import IO
 
 from landbalance import files
 from landbalance.download.archives import Entry, entries, opened
-from landbalance.download.manifest import MANIFEST, FileRecord, copied
+from landbalance.download.manifest import MANIFEST, FileRecord, copied, is_text
 from landbalance.errors import UserError
 from landbalance.progress import Progress
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 _BLOCK = 1 << 20
 _LEAST_LIMIT = 2**30
 _SWELLING = 200
+_LEAST_COUNTED = 512  # bytes: even an empty file costs the disk something
+_LONGEST_NAME = 255  # bytes, on the usual file systems
 _EXAMPLES = 5
 
 
@@ -157,10 +160,20 @@ class _Unpacked:
         self.records[path] = FileRecord(path, original.bytes, original.sha256)
 
     def _inside(self, name: str) -> str:
-        """Return an entry's path below the folder, or refuse a name that leads out of it."""
+        """Return an entry's path below the folder; refuse a name that leads out of it, or that no file should have."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or re.match("[A-Za-z]:/", name) or ".." in parts or "\0" in name or not parts:
             raise UserError(f"{self._title}: the entry {name!r} would leave the folder of the dataset. {_LEAVE_OUT}")
+        if not is_text(name):
+            raise UserError(
+                f"{self._title}: the entry {name!r} has a name with control characters, or that is not UTF-8. Unpack "
+                "the archive by hand, rename the file, and give the folder as `path`; or choose entries by `members`."
+            )
+        if too_long := [part for part in parts if len(part.encode()) > _LONGEST_NAME]:
+            raise UserError(
+                f"{self._title}: an entry has a name of {len(too_long[0]):,} characters ({too_long[0][:40]}…); file "
+                f"systems take {_LONGEST_NAME}. {_LEAVE_OUT}"
+            )
         return "/".join(parts)
 
     def _place(self, path: str) -> Path:
@@ -179,7 +192,7 @@ class _Unpacked:
         return place
 
     def _count(self, size: int) -> None:
-        self._total += size
+        self._total += max(size, _LEAST_COUNTED)
         if self._total > self._limit:
             raise UserError(
                 f"{self._title}: unpacks to more than {self._limit / 2**30:,.1f} GiB, the limit for an archive of its "

@@ -4,7 +4,7 @@
 (`sentinel2`, `landsat`), whose numbers become reflectance there, for the tile stage and the map stage alike.
 """
 
-from landbalance.raster.bands import OpenBand, known_crs, open_band, read_part
+from landbalance.raster.bands import OpenBand, known_crs, open_bands, read_part
 from landbalance.raster.grid import Grid, bounds_of, moved_bounds, overlap, shown, title
 from landbalance.raster.products import acquired, is_product, product_above, scene_paths
 from landbalance.raster.reader import GDAL, SceneReader, open_scene
@@ -21,7 +21,7 @@ __all__ = [
     "is_product",
     "known_crs",
     "moved_bounds",
-    "open_band",
+    "open_bands",
     "open_scene",
     "overlap",
     "product_above",

@@ -1,6 +1,7 @@
 """Bands opened: what GDAL reads, of which type, in which CRS, with which value for missing pixels."""
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,7 @@ class OpenBand:
     ----------
     file : BandFile
     whole : rasterio dataset
-        The file, with all its bands.
-    dataset : rasterio dataset
-        It holds the band first, an alpha band (if there is one) last.
+        The file, with all its bands; opened once for all of them.
     dtype : numpy.dtype
         Of the file's numbers.
     crs : rasterio.crs.CRS
@@ -45,7 +44,6 @@ class OpenBand:
 
     file: BandFile
     whole: Any
-    dataset: Any
     dtype: np.dtype[Any]
     crs: CRS
     nodata: float | None
@@ -63,37 +61,54 @@ class OpenBand:
     @property
     def transform(self) -> Affine:
         """Return the file's own transform."""
-        transform: Affine = self.dataset.transform
+        transform: Affine = self.whole.transform
         return transform
 
     @property
     def bounds(self) -> BoundingBox:
         """Return left, bottom, right and top in units of the CRS."""
-        return bounds_of(self.transform, self.dataset.width, self.dataset.height)
+        return bounds_of(self.transform, self.whole.width, self.whole.height)
 
     def lies_on(self, grid: Grid) -> bool:
         """Return whether the file's pixels are those of `grid`."""
-        same = (self.crs, self.dataset.width, self.dataset.height) == (grid.crs, grid.width, grid.height)
+        same = (self.crs, self.whole.width, self.whole.height) == (grid.crs, grid.width, grid.height)
         return same and self.transform.almost_equals(grid.transform, precision=_EXACT * grid.resolution)
 
-    def warped(self, grid: Grid, resampling: str) -> WarpedVRT:
-        """Return the band on `grid`, with an alpha band last that is above 0 where there is data."""
-        return WarpedVRT(
-            self.dataset,
-            src_crs=self.crs,
-            crs=grid.crs,
-            transform=grid.transform,
-            width=grid.width,
-            height=grid.height,
-            resampling=Resampling.nearest if self.lies_on(grid) else Resampling[resampling],
-            src_nodata=self.nodata,
-            add_alpha=ColorInterp.alpha not in self.dataset.colorinterp,
-            tolerance=_EXACT,
+    def warped(self, grid: Grid, resampling: str, stack: ExitStack) -> WarpedVRT:
+        """Return the band on `grid`, with an alpha band last that is above 0 where there is data.
+
+        It is open for as long as `stack` is.
+        """
+        alone = self._alone(stack)
+        return stack.enter_context(
+            WarpedVRT(
+                alone,
+                src_crs=self.crs,
+                crs=grid.crs,
+                transform=grid.transform,
+                width=grid.width,
+                height=grid.height,
+                resampling=Resampling.nearest if self.lies_on(grid) else Resampling[resampling],
+                src_nodata=self.nodata,
+                add_alpha=ColorInterp.alpha not in alone.colorinterp,
+                tolerance=_EXACT,
+            )
         )
 
+    def _alone(self, stack: ExitStack) -> Any:
+        """Return a raster of this band, and of the alpha band: another band's nodata would hide its pixels."""
+        if self.whole.count == 1:
+            return self.whole
+        alpha = [index for index, kind in enumerate(self.whole.colorinterp, 1) if kind == ColorInterp.alpha]
+        wanted = ",".join(str(index) for index in [self.file.number, *alpha])
+        try:
+            return stack.enter_context(rasterio.open(f"vrt://{Path(self.file.opened).absolute()}?bands={wanted}"))
+        except (RasterioError, TypeError) as error:
+            raise damaged(self.file.path, f"band {self.name}", error) from error
 
-def open_band(file: BandFile, crs: str | None, nodata: float | None, stack: ExitStack) -> OpenBand:
-    """Return a band, opened for as long as `stack` is.
+
+def open_bands(files: Sequence[BandFile], crs: str | None, nodata: float | None, stack: ExitStack) -> list[OpenBand]:
+    """Return bands, opened for as long as `stack` is.
 
     Parameters
     ----------
@@ -105,28 +120,33 @@ def open_band(file: BandFile, crs: str | None, nodata: float | None, stack: Exit
     Raises
     ------
     UserError
-        When the file is damaged, has no such band, no CRS, or holds no plain numbers.
+        When a file is damaged, has no such band, no CRS, or holds no plain numbers.
     """
+    opened: dict[str, Any] = {}
+    for file in files:
+        if file.opened not in opened:
+            try:
+                opened[file.opened] = stack.enter_context(rasterio.open(file.opened))
+            except (RasterioError, TypeError) as error:
+                raise damaged(file.path, f"band {file.name}", error) from error
+    return [_band(file, opened[file.opened], crs, nodata) for file in files]
+
+
+def _band(file: BandFile, whole: Any, crs: str | None, nodata: float | None) -> OpenBand:
     path, number, what = file.path, file.number, f"band {file.name}"
-    try:
-        whole = dataset = stack.enter_context(rasterio.open(file.opened))
-        count, own_crs, dtype = whole.count, whole.crs, np.dtype(whole.dtypes[min(number, whole.count) - 1])
-        if 1 <= number <= count and count > 1:
-            # A raster of this band alone, lest another band's nodata hides its pixels.
-            alpha = [index for index, kind in enumerate(whole.colorinterp, 1) if kind == ColorInterp.alpha]
-            wanted = ",".join(str(index) for index in [number, *alpha])
-            dataset = stack.enter_context(rasterio.open(f"vrt://{Path(file.opened).absolute()}?bands={wanted}"))
-    except (RasterioError, TypeError) as error:
-        raise damaged(path, what, error) from error
-    if not 1 <= number <= count:
+    if not 1 <= number <= whole.count:
         raise UserError(
-            f"{path}: has {count} bands, but {file.name} asks for number {number}. Correct it in the scene."
+            f"{path}: has {whole.count} bands, but {file.name} asks for number {number}. Correct it in the scene."
         )
+    try:
+        dtype = np.dtype(whole.dtypes[number - 1])
+    except TypeError as error:
+        raise damaged(path, what, error) from error
     if dtype.kind not in "uif":
         raise UserError(f"{path}: {what} holds {dtype} values; integers or floats are wanted.")
-    own_nodata = dataset.nodata if file.nodata is None else file.nodata
+    own_nodata = whole.nodatavals[number - 1] if file.nodata is None else file.nodata
     return OpenBand(
-        file, whole, dataset, dtype, known_crs(path, own_crs, crs, what), _nodata(path, what, dtype, own_nodata, nodata)
+        file, whole, dtype, known_crs(path, whole.crs, crs, what), _nodata(path, what, dtype, own_nodata, nodata)
     )
 
 

@@ -82,7 +82,7 @@ def parts_of(bands: Sequence[OpenBand], grid: Grid, resampling: str, stack: Exit
         if _is_plain(band, grid):
             of_files.setdefault(band.file.opened, {})[place] = band
         else:
-            parts.append(Warped(place, band, stack.enter_context(band.warped(grid, resampling))))
+            parts.append(Warped(place, band, band.warped(grid, resampling, stack)))
     return [*parts, *(Straight(of_file) for of_file in of_files.values())]
 
 

@@ -19,7 +19,7 @@ from rasterio.windows import Window
 
 from landbalance.config.scenes import Mask, Scene
 from landbalance.errors import UserError
-from landbalance.raster.bands import OpenBand, open_band, read_part
+from landbalance.raster.bands import OpenBand, open_bands, read_part
 from landbalance.raster.grid import Grid, moved_bounds, overlap, shown, title, unit
 from landbalance.raster.parts import parts_of
 from landbalance.raster.products import band_files, mask_file
@@ -55,6 +55,8 @@ class SceneReader:
         self.bands = tuple(band.name for band in bands)
         self.dtype: np.dtype[Any] = np.result_type(*(band.value_dtype for band in bands))
         self.description = _description(bands, grid, resampling, self.dtype)
+        if mask is not None:
+            self.description += f"; pixels are missing {mask.title}"
         self._stack = stack
         self._mask = mask
         self._parts = parts_of(bands, grid, resampling, stack)
@@ -123,7 +125,11 @@ class _Mask:
             )
         self._band = band
         self._values, self._bits = settings.codes
-        self._warped = stack.enter_context(band.warped(grid, "nearest"))
+        self._warped = band.warped(grid, "nearest", stack)
+        bits = [bit for bit in range(self._bits.bit_length()) if self._bits >> bit & 1]
+        meanings = [f"{what} {', '.join(map(str, codes))}" for what, codes in (("values", self._values), ("bits", bits))
+                    if codes]  # fmt: skip
+        self.title = f"by {settings.band}, {' or '.join(meanings)}"
 
     def missing(self, window: Window) -> NDArray[np.bool_]:
         """Return the pixels of a window, inside the grid, that the mask takes away; none where it says nothing."""
@@ -153,13 +159,13 @@ def open_scene(scene: Scene, source: Path, resolution: float | None, resampling:
     """
     with ExitStack() as stack:
         stack.enter_context(rasterio.Env(**GDAL))
-        bands = [open_band(file, scene.crs, scene.nodata, stack) for file in band_files(scene, source)]
+        bands = open_bands(band_files(scene, source), scene.crs, scene.nodata, stack)
         finest = _finest(bands)
         grid = _grid(finest, resolution)
         file, mask = mask_file(scene, source), None
         if file is not None and scene.mask is not None:
             # Its own word for missing pixels does not count: the code is looked at.
-            codes = replace(open_band(file, scene.crs, None, stack), nodata=None)
+            codes = replace(open_bands([file], scene.crs, None, stack)[0], nodata=None)
             mask = _Mask(codes, scene.mask, grid, stack)
         for band in bands if mask is None else [*bands, codes]:
             _require_overlap(band, finest, grid)
@@ -172,7 +178,7 @@ def _finest(bands: Sequence[OpenBand]) -> OpenBand:
 
 
 def _pixel_area(band: OpenBand, crs: CRS) -> float:
-    transform, dataset = band.transform, band.dataset
+    transform, dataset = band.transform, band.whole
     if band.crs != crs:
         transform, _, _ = calculate_default_transform(band.crs, crs, dataset.width, dataset.height, *band.bounds)
     # Rounded, so that equal pixels stay equal and the first of them counts.
@@ -180,7 +186,7 @@ def _pixel_area(band: OpenBand, crs: CRS) -> float:
 
 
 def _grid(finest: OpenBand, resolution: float | None) -> Grid:
-    dataset, transform, crs = finest.dataset, finest.transform, finest.crs
+    dataset, transform, crs = finest.whole, finest.transform, finest.crs
     across, down = math.hypot(transform.a, transform.d), math.hypot(transform.b, transform.e)
     if resolution is None:
         return Grid(crs, transform, dataset.width, dataset.height)

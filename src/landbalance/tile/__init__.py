@@ -3,7 +3,7 @@
 `landbalance.tile.stage` runs it. `labels` reads labels of any kind, `blocks` lays blocks and tiles, `cut` cuts one
 scene; `parting` (with `split`, `polygons`, `columns`) draws the splits, `masking` takes labels near others away,
 `collect` puts the store together. `folders` and `masks` do it for images. `statistics` and `write` describe and write
-the store.
+the store, `preview` draws some of it.
 """
 
 from landbalance.tile.stage import run

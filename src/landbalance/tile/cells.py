@@ -5,9 +5,9 @@ A cell is a square of ground that no tile leaves: a block of the split, or some 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from landbalance.config import Dataset
 from landbalance.files import read_json
 from landbalance.raster import Grid
 from landbalance.tile.blocks import BlockKey, Placement, Window
-from landbalance.tile.cut import CARD, IMAGES, LABELS, MOMENTS, TABLE, Cut
+from landbalance.tile.cut import CARD, COUNTS, IMAGES, LABELS, MOMENTS, TABLE, Cut
 from landbalance.tiles import Shard
 
 
@@ -40,6 +40,11 @@ class Cell:
     stop: int
     row: int
     col: int
+
+    @property
+    def tiles(self) -> NDArray[np.int64]:
+        """Return the numbers of its tiles."""
+        return np.arange(self.first, self.stop)
 
 
 @dataclass(frozen=True)
@@ -71,20 +76,49 @@ class SceneTiles:
         """Return where the images lie, as the store names it."""
         return Shard(images=f"{self.folder.parent.name}/{self.folder.name}/{IMAGES}", count=self.cut.tiles)
 
-    def labels(self, first: int, stop: int) -> NDArray[np.uint8]:
-        """Return the labels of some tiles, a fresh array of shape (stop - first, size, size)."""
+    @cached_property
+    def _place(self) -> NDArray[np.int64]:
+        return self.table["place"].to_numpy()
+
+    @cached_property
+    def _windows(self) -> NDArray[np.int64]:
+        return self.table[["row", "col", "height", "width"]].to_numpy()
+
+    @cached_property
+    def _labels(self) -> NDArray[np.uint8]:
         labels: NDArray[np.uint8] = np.load(self.folder / LABELS, mmap_mode="r")
-        return np.asarray(labels[self.table["place"].to_numpy()[first:stop]])
+        return labels
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = np.load(self.folder / COUNTS, mmap_mode="r")
+        return counts
+
+    def labels(self, tiles: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the labels of some tiles, a fresh array of shape (n, size, size)."""
+        return np.asarray(self._labels[self._place[tiles]])
+
+    def counts(self, tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many labels of each class some tiles have, a fresh array of shape (n, classes)."""
+        return np.asarray(self._counts[self._place[tiles]])
 
     def moments(self, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what `statistics.moments` gave for some tiles."""
         moments: NDArray[np.float64] = np.load(self.folder / MOMENTS, mmap_mode="r")
-        return np.asarray(moments[self.table["place"].to_numpy()[tiles]])
+        return np.asarray(moments[self._place[tiles]])
 
-    def windows(self, first: int, stop: int) -> list[Window]:
+    def windows(self, tiles: NDArray[np.int64]) -> list[Window]:
         """Return the windows of some tiles."""
-        columns = [self.table[key].to_numpy()[first:stop].tolist() for key in ("row", "col", "height", "width")]
-        return [Window(*place) for place in zip(*columns, strict=True)]
+        return [Window(*place) for place in self._windows[tiles].tolist()]
+
+    def overlap(self, tiles: NDArray[np.int64]) -> bool:
+        """Return whether some of the tiles, all of one cell, share pixels."""
+        windows = self._windows[tiles]
+        for axis in (0, 1):
+            starts = np.unique(windows[:, axis])
+            if len(starts) > 1 and np.diff(starts).min() < windows[:, axis + 2].max():
+                return True
+        return False
 
     def cells(self) -> Iterator[Cell]:
         """Yield the cells that hold tiles."""
@@ -119,12 +153,3 @@ def in_cell(window: Window, cell: Cell) -> tuple[slice, slice]:
     """Return the slices that cut a tile out of an array over its cell."""
     top, left = window.row - cell.row, window.col - cell.col
     return slice(top, top + window.height), slice(left, left + window.width)
-
-
-def overlapping(windows: Any) -> bool:
-    """Return whether some of the windows of a grid share pixels."""
-    for start, extent in (("row", "height"), ("col", "width")):
-        starts = np.unique([getattr(window, start) for window in windows])
-        if len(starts) > 1 and np.diff(starts).min() < max(getattr(window, extent) for window in windows):
-            return True
-    return False

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from landbalance.config import ColumnSplit, Dataset
+from landbalance.config import ColumnSplit, Dataset, ListSplit
 from landbalance.errors import UserError
 from landbalance.tile.labels.values import source_value
+from landbalance.tile.lists import splits_by_lists
 from landbalance.tiles import SPLITS
 
 _log = logging.getLogger(__name__)
@@ -31,8 +32,8 @@ def splits_of_scenes(dataset: Dataset, split: ColumnSplit, source: Path) -> dict
     return {scene: rows[scene] for scene in dataset.scenes}
 
 
-def splits_of_images(split: ColumnSplit, source: Path, images: Sequence[PurePosixPath]) -> NDArray[np.int8]:
-    """Return the split of each image; -1 for one that the table does not name, or of another split.
+def splits_of_images(split: ColumnSplit | ListSplit, source: Path, images: Sequence[PurePosixPath]) -> NDArray[np.int8]:
+    """Return the split of each image; -1 for one that the table or lists do not name, or of another split.
 
     Parameters
     ----------
@@ -42,8 +43,10 @@ def splits_of_images(split: ColumnSplit, source: Path, images: Sequence[PurePosi
     Raises
     ------
     UserError
-        When the table cannot be read or names none of the images.
+        When the table or a list cannot be read or names none of the images.
     """
+    if isinstance(split, ListSplit):
+        return splits_by_lists(split, source, images)
     rows = _table(split, source)
     names = [(path.as_posix(), path.with_suffix("").as_posix(), path.name, path.stem) for path in images]
     found = [next((rows[name] for name in ways if name in rows), None) for ways in names]

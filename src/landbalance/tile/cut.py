@@ -5,9 +5,10 @@ Nothing here depends on another scene, so each is a job of its own, and a scene 
 """
 
 import logging
-from collections import deque
+import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from affine import Affine
 from numpy.typing import NDArray
 from pydantic import Field
 from rasterio.crs import CRS
+from rasterio.errors import NotGeoreferencedWarning
 
 from landbalance.config import Dataset
 from landbalance.config.base import Settings
@@ -27,6 +29,7 @@ from landbalance.files import write_json
 from landbalance.progress import Progress
 from landbalance.raster import Grid, SceneReader, open_scene
 from landbalance.tile.blocks import Placement, Window, blocks, cell_size, tile_windows
+from landbalance.tile.cores import in_order
 from landbalance.tile.labels import FoundLabels, SceneLabels, scene_labels
 from landbalance.tile.statistics import moments
 from landbalance.tile.write import GrowingArray, counts_of_each
@@ -34,9 +37,11 @@ from landbalance.tiles import IGNORED
 
 _log = logging.getLogger(__name__)
 
-CARD, TABLE, IMAGES, LABELS, MOMENTS = "cut.json", "tiles.parquet", "images.npy", "labels.npy", "moments.npy"
+CARD, TABLE, IMAGES, LABELS = "cut.json", "tiles.parquet", "images.npy", "labels.npy"
+COUNTS, MOMENTS = "counts.npy", "moments.npy"
 
-_PIECE_BYTES = 32 << 20
+_PIECES_BYTES = 64 << 20
+"""Of the images that all threads read at once."""
 _PIECE_SIDE = 2048
 
 T = TypeVar("T")
@@ -70,10 +75,11 @@ class _Tiles:
     windows: list[Window]
     images: NDArray[Any]
     labels: NDArray[np.uint8]
+    counts: NDArray[np.int64]
     moments: NDArray[np.float64]
     valid: list[int]
-    pixels: int = 0
-    missing: int = 0
+    pixels: int
+    missing: int
 
 
 def cut_scene(
@@ -101,9 +107,10 @@ def cut_scene(
         grid, dtype = readers[0].grid, readers[0].dtype
         _log.info("%s: %s", scene, readers[0].description)
         labels = scene_labels(name, dataset, source, scene, grid)
-        pieces = _pieces(dataset, grid, placement, dtype.itemsize * len(dataset.bands))
+        pixels = _PIECES_BYTES // (workers * dtype.itemsize * len(dataset.bands))
+        pieces = _pieces(dataset, grid, placement, pixels)
 
-        def cut(windows: Sequence[Window]) -> _Tiles:
+        def cut(windows: Sequence[Window]) -> _Tiles | None:
             with borrowed() as reader:
                 return _cut_piece(dataset, reader, labels, windows)
 
@@ -144,10 +151,12 @@ def _readers(
         yield readers, borrowed
 
 
-def _pieces(dataset: Dataset, grid: Grid, placement: Placement, pixel_bytes: int) -> list[list[Window]]:
-    """Return the windows of all tiles, those together that are read at once."""
-    side = max(int(2 ** np.floor(np.log2(np.sqrt(_PIECE_BYTES / pixel_bytes)))), dataset.tiles.size)
-    side = min(side, _PIECE_SIDE)
+def _pieces(dataset: Dataset, grid: Grid, placement: Placement, pixels: int) -> list[list[Window]]:
+    """Return the windows of all tiles, those together that are read at once: squares of about `pixels`.
+
+    Their width is a power of two, as that of a file's own blocks often is, so that few blocks are decoded twice.
+    """
+    side = min(2 ** int(math.log2(max(math.isqrt(pixels), dataset.tiles.size))), _PIECE_SIDE)
     pieces: dict[tuple[int, int], list[Window]] = {}
     for block in blocks(grid, placement, cell_size(dataset)):
         for window in tile_windows(block.window, dataset.tiles.size, dataset.tiles.stride or dataset.tiles.size):
@@ -156,38 +165,30 @@ def _pieces(dataset: Dataset, grid: Grid, placement: Placement, pixel_bytes: int
 
 
 def _tracked(
-    cut: Callable[[list[Window]], _Tiles], pieces: Sequence[list[Window]], workers: int, title: str
+    cut: Callable[[list[Window]], _Tiles | None], pieces: Sequence[list[Window]], workers: int, title: str
 ) -> Iterator[_Tiles]:
     """Yield the tiles of each piece, in their order, while further ones are cut by `workers` threads."""
     executor = ThreadPoolExecutor(workers)
     try:
-        with Progress(title, len(pieces), "piece") as progress:
+        with Progress(title, len(pieces), "piece") as progress, warnings.catch_warnings():
+            # Rasterizing polygons silences it by itself, but not in several threads at once.
+            warnings.simplefilter("ignore", NotGeoreferencedWarning)
             for part in in_order(executor, cut, pieces, workers):
-                yield part
+                if part is not None:
+                    yield part
                 progress.advance()
     finally:
         executor.shutdown(cancel_futures=True)
 
 
-def in_order(executor: Any, function: Callable[[T], U], items: Iterable[T], ahead: int) -> Iterator[U]:
-    """Yield what `function` returns for each item, while up to `ahead` more are worked on."""
-    waiting: deque[Future[U]] = deque()
-    for item in items:
-        waiting.append(executor.submit(function, item))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
-
-
-def _cut_piece(dataset: Dataset, reader: SceneReader, labels: SceneLabels, windows: Sequence[Window]) -> _Tiles:
-    """Return those of some tiles that have labels enough."""
+def _cut_piece(dataset: Dataset, reader: SceneReader, labels: SceneLabels, windows: Sequence[Window]) -> _Tiles | None:
+    """Return those of some tiles that have labels enough; None where nothing is labelled."""
     size, classes = dataset.tiles.size, len(dataset.classes)
     around = _hull(windows)
     burnt = labels.burn(around)
     windows = [window for window in windows if (burnt[part_of(window, around)] != IGNORED).any()]
     if not windows:
-        return _none(dataset, reader.dtype)
+        return None
     within = _hull(windows)
     image, valid = reader.read(within.row, within.col, within.height, within.width)
     label = np.where(valid, burnt[part_of(within, around)], np.uint8(IGNORED))
@@ -195,25 +196,25 @@ def _cut_piece(dataset: Dataset, reader: SceneReader, labels: SceneLabels, windo
     tiles = np.full((len(windows), size, size), IGNORED, np.uint8)
     for tile, part, window in zip(tiles, parts, windows, strict=True):
         tile[: window.height, : window.width] = label[part]
-    kept = np.flatnonzero(enough(counts_of_each(tiles, classes), dataset))
+    of_classes = counts_of_each(tiles, classes)
+    kept = np.flatnonzero(enough(of_classes, dataset))
     images = np.zeros((len(kept), len(image), size, size), image.dtype)
     of_tiles = np.zeros((len(kept), 2, len(image)))
     for place, number in enumerate(kept.tolist()):
         window, part = windows[number], parts[number]
         images[place, :, : window.height, : window.width] = image[:, *part]
         of_tiles[place] = moments(images[place, :, : window.height, : window.width], valid[part])
-    counts = [int(np.count_nonzero(valid[part])) for part in parts]
+    with_data = [int(np.count_nonzero(valid[part])) for part in parts]
     pixels = sum(window.height * window.width for window in windows)
     return _Tiles(
-        [windows[number] for number in kept], images, tiles[kept], of_tiles, [counts[number] for number in kept],
-        pixels, pixels - sum(counts),
-    )  # fmt: skip
-
-
-def _none(dataset: Dataset, dtype: np.dtype[Any]) -> _Tiles:
-    size, bands = dataset.tiles.size, len(dataset.bands)
-    return _Tiles(
-        [], np.empty((0, bands, size, size), dtype), np.empty((0, size, size), np.uint8), np.empty((0, 2, bands)), []
+        windows=[windows[number] for number in kept],
+        images=images,
+        labels=tiles[kept],
+        counts=of_classes[kept],
+        moments=of_tiles,
+        valid=[with_data[number] for number in kept],
+        pixels=pixels,
+        missing=pixels - sum(with_data),
     )
 
 
@@ -247,11 +248,13 @@ def _written(
     with (
         GrowingArray(folder / IMAGES, (bands, size, size), dtype) as images,
         GrowingArray(folder / LABELS, (size, size), np.uint8) as labels,
+        GrowingArray(folder / COUNTS, (len(dataset.classes),), np.int64) as counts,
         GrowingArray(folder / MOMENTS, (2, bands), np.float64) as of_tiles,
     ):
         for part in parts:
             images.append(part.images)
             labels.append(part.labels)
+            counts.append(part.counts)
             of_tiles.append(part.moments)
             for window, valid in zip(part.windows, part.valid, strict=True):
                 rows.append((window.row, window.col, window.height, window.width, valid))

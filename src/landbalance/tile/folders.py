@@ -1,12 +1,11 @@
 """Images in a folder per class into tiles."""
 
 import logging
-import multiprocessing
 import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -18,11 +17,12 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
-from landbalance.config import ColumnSplit, Dataset
+from landbalance.config import ColumnSplit, Dataset, ListSplit
 from landbalance.errors import UserError
 from landbalance.progress import Progress
 from landbalance.tile.columns import splits_of_images
-from landbalance.tile.cut import IMAGES, in_order
+from landbalance.tile.cores import on_all_cores
+from landbalance.tile.cut import IMAGES
 from landbalance.tile.labels import class_index, report_values
 from landbalance.tile.split import draw_samples, taken
 from landbalance.tile.statistics import merged, moments
@@ -107,7 +107,7 @@ def _splits(
     dataset: Dataset, source: Path, images: Sequence[PurePosixPath], classes: NDArray[np.uint8]
 ) -> NDArray[np.int8]:
     """Return the split of each image; -1 where it is in none."""
-    if isinstance(dataset.split, ColumnSplit):
+    if isinstance(dataset.split, ColumnSplit | ListSplit):
         return splits_of_images(dataset.split, source, images)
     return draw_samples(classes, dataset.split.wanted, dataset.split.seed)
 
@@ -125,6 +125,12 @@ def _images(root: Path) -> Mapping[str, list[Path]]:
     }
     if not found:
         raise UserError(f"{root}: holds no folders; a folder per class is wanted (folders.path).")
+    for path in (path for paths in found.values() for path in paths):
+        try:
+            str(path).encode()
+        except UnicodeEncodeError as error:
+            shown = os.fsencode(path).decode(errors="backslashreplace")
+            raise UserError(f"{shown}: its name is no UTF-8, so no table can list it. Rename it.") from error
     others = Counter(path.suffix.lower() or "(none)" for path in root.glob("*/*") if path.is_file())
     left_out = {suffix: count for suffix, count in others.items() if suffix not in SUFFIXES}
     if left_out:
@@ -135,57 +141,55 @@ def _images(root: Path) -> Mapping[str, list[Path]]:
 def _decoded(
     title: str, paths: Sequence[Path], expected: _Expected
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
-    """Yield the images in order, some at once, with their `statistics.moments`, decoded by a process for each core.
-
-    Decoding small images is mostly Python's own work, which threads would do one after another.
-    """
+    """Yield the images in order, some at once, with their `statistics.moments`."""
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
-    workers = min(len(os.sched_getaffinity(0)), len(chunks) // 8)
-    decode = partial(_decode, expected)
     with Progress(title, len(paths), "image") as progress:
-        if workers < 2:
-            for chunk in chunks:
-                yield decode(chunk)
-                progress.advance(len(chunk))
-            return
-        # Not forked: a copy of a process with threads, such as a progress bar's, may hang.
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as executor:
-            for images, of_images in in_order(executor, decode, chunks, 2 * workers):
-                yield images, of_images
-                progress.advance(len(images))
+        for images, of_images in on_all_cores(partial(_decode, expected), chunks, 8):
+            yield images, of_images
+            progress.advance(len(images))
 
 
 def _decode(expected: _Expected, paths: Sequence[Path]) -> tuple[NDArray[Any], NDArray[np.float64]]:
     images = np.empty((len(paths), *expected.shape), expected.dtype)
     of_images = np.empty((len(paths), 2, expected.shape[0]))
     everywhere = np.ones(expected.shape[1:], np.bool_)
-    for place, path in enumerate(paths):
-        image = read_image(path, expected.bands)
-        if image.shape != expected.shape or image.dtype != expected.dtype:
-            raise UserError(
-                f"{path}: {_size(image)} pixels of {image.dtype}; {expected.path} and the images before have "
-                f"{expected.shape[2]} × {expected.shape[1]} of {expected.dtype}, and all must be alike. Resize or "
-                "remove it."
-            )
-        images[place], of_images[place] = image, moments(image, everywhere)
+    with _strict_gdal():
+        for place, path in enumerate(paths):
+            image = _read(path, expected.bands)
+            if image.shape != expected.shape or image.dtype != expected.dtype:
+                raise UserError(
+                    f"{path}: {_size(image)} pixels of {image.dtype}; {expected.path} and the images before have "
+                    f"{expected.shape[2]} × {expected.shape[1]} of {expected.dtype}, and all must be alike. Resize or "
+                    "remove it."
+                )
+            images[place], of_images[place] = image, moments(image, everywhere)
     return images, of_images
 
 
 def read_image(path: Path, bands: Sequence[str] | None = None) -> NDArray[Any]:
     """Return an image as (bands, height, width); it must have as many bands as `bands` names."""
+    with _strict_gdal():
+        return _read(path, bands)
+
+
+@contextmanager
+def _strict_gdal() -> Iterator[None]:
+    """Let GDAL make errors of what libjpeg only warns of, such as damage inside a JPEG, and look for no other files."""
+    with (
+        rasterio.Env(GDAL_ERROR_ON_LIBJPEG_WARNING=True, GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        yield
+
+
+def _read(path: Path, bands: Sequence[str] | None) -> NDArray[Any]:
     jpeg = path.suffix.lower() in (".jpg", ".jpeg")
     try:
-        # The first option makes errors of what libjpeg only warns of, such as damage inside a JPEG; the second saves
-        # looking for other files beside each image.
-        with (
-            rasterio.Env(GDAL_ERROR_ON_LIBJPEG_WARNING=True, GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            with rasterio.open(path, driver="JPEG" if jpeg else None) as file:
-                # By way of float64, which forces GDAL to read block by block: read in one go, a PNG that
-                # ends too soon gives noise and no error.
-                image: NDArray[Any] = file.read() if jpeg else file.read(out_dtype=np.float64).astype(file.dtypes[0])
+        with rasterio.open(path, driver="JPEG" if jpeg else None) as file:
+            # By way of float64, which forces GDAL to read block by block: read in one go, a PNG that
+            # ends too soon gives noise and no error.
+            image: NDArray[Any] = file.read() if jpeg else file.read(out_dtype=np.float64).astype(file.dtypes[0])
     except RasterioError as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise UserError(f"{path}: cannot be read: damaged, cut off or no image ({cause}). Replace it.") from error

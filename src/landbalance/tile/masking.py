@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from landbalance.config import Dataset
 from landbalance.tile.blocks import Window
-from landbalance.tile.cells import Cell, SceneTiles, in_cell, overlapping
+from landbalance.tile.cells import Cell, SceneTiles, in_cell
 from landbalance.tile.cut import enough
 from landbalance.tile.write import counts_of_each
 from landbalance.tiles import IGNORED, SPLITS
@@ -62,24 +62,23 @@ def masked(
         numbers = cell.first + np.flatnonzero(splits[cell.first : cell.stop] >= 0)
         if not len(numbers):
             continue
-        windows = [tiles.windows(cell.first, cell.stop)[number - cell.first] for number in numbers.tolist()]
-        labels = tiles.labels(cell.first, cell.stop)[numbers - cell.first]
-        stays = np.ones(len(numbers), np.bool_)
+        windows, labels, counts = tiles.windows(numbers), tiles.labels(numbers), tiles.counts(numbers)
+        lost = np.zeros(len(numbers), np.bool_)
         masks = {number: foreign(cell, number) for number in np.unique(splits[numbers]).tolist()}
         for place, (window, split) in enumerate(zip(windows, splits[numbers].tolist(), strict=True)):
             mask = masks[split]
-            if mask is None:
-                continue
-            gone = mask[in_cell(window, cell)]
-            if per_pixel:
+            if mask is not None and (gone := mask[in_cell(window, cell)]).any():
                 labels[place, : window.height, : window.width][gone] = IGNORED
-            else:
-                stays[place] = not gone.any()
-        if per_pixel and overlapping(windows):
+                lost[place] = True
+        stays = np.ones(len(numbers), np.bool_)
+        if not per_pixel:
+            stays = ~lost
+        elif tiles.overlap(numbers):
             fresh = _once(cell, windows, labels, splits[numbers], dataset)
+            counts = counts_of_each(labels, class_count)
         else:
-            fresh = counts_of_each(labels, class_count)
-        counts = counts_of_each(labels, class_count)
+            counts[lost] = counts_of_each(labels[lost], class_count)
+            fresh = counts
         stays &= enough(counts, dataset)
         classes = counts.argmax(axis=1)
         if not per_pixel:

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from landbalance.config import ColumnSplit, Dataset, Folders
+from landbalance.config import ColumnSplit, Dataset, Folders, ListSplit
 from landbalance.errors import UserError
 from landbalance.progress import tracked
 from landbalance.tile.blocks import Window, tile_windows
 from landbalance.tile.columns import splits_of_images
+from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES, enough
 from landbalance.tile.folders import SUFFIXES, read_image
 from landbalance.tile.labels.raster import Codes, codes_of, refuse_unknown, value_counts
@@ -28,6 +29,9 @@ from landbalance.tile.write import GrowingArray, label_counts, log_split, write_
 from landbalance.tiles import IGNORED, SPLITS, Shard
 
 _log = logging.getLogger(__name__)
+
+_LEAST = 64
+"""Images that are worth a process to decode them."""
 
 
 @dataclass(frozen=True)
@@ -75,21 +79,22 @@ def tile_masks(name: str, dataset: Dataset, source: Path, folder: Path) -> None:
     assert dataset.folders is not None
     root = source / dataset.folders.path
     pairs = list(_pairs(root, dataset.folders))
-    codes = codes_of(dataset.classes, dataset.folders.ignored, "folders.masks")
-    survey = _surveyed(name, pairs, codes, dataset)
+    work = _Work(dataset, codes_of(dataset.classes, dataset.folders.ignored, "folders.masks"))
+    survey = _surveyed(name, pairs, work)
     splits = _splits(dataset, source, [PurePosixPath(pair.image.relative_to(root)) for pair in pairs], survey.of_images)
     wanted = enough(survey.counts, dataset) & (splits[survey.images] >= 0)
     wanted &= taken(
         survey.counts.argmax(axis=1), wanted & (splits[survey.images] == 0), dataset.tiles.per_class,
         dataset.tiles.balance, dataset.split.seed,
     )  # fmt: skip
-    writer = _Writer(dataset, codes, folder)
-    with writer:
-        numbers = np.unique(survey.images[wanted])
-        for number in tracked(numbers.tolist(), f"tile {name}: writing", len(numbers), "image"):
-            of_image = np.flatnonzero(wanted & (survey.images == number))
-            windows = [survey.windows[tile] for tile in of_image.tolist()]
-            writer.append(pairs[number], number, windows, int(splits[number]))
+    windows: dict[int, list[Window]] = {}
+    for tile in np.flatnonzero(wanted).tolist():
+        windows.setdefault(int(survey.images[tile]), []).append(survey.windows[tile])
+    read = on_all_cores(work.read, [pairs[number] for number in windows], _LEAST)
+    images = tracked(read, f"tile {name}: images", len(windows), "image")
+    with _Writer(dataset, folder) as writer:
+        for (number, of_image), (image, mask) in zip(windows.items(), images, strict=True):
+            writer.append(pairs[number], image, mask, number, of_image, int(splits[number]))
     frame = pd.DataFrame(writer.rows)
     frame["source"] = [pairs[number].image.relative_to(source).as_posix() for number in frame["block"]]
     log_split(writer.counts, dataset)
@@ -98,7 +103,7 @@ def tile_masks(name: str, dataset: Dataset, source: Path, folder: Path) -> None:
         folder, dataset, [Shard(images=IMAGES, count=len(frame))], frame, writer.counts,
         merged(np.array(writer.valid), np.array(writer.moments)), None, 0.0,
     )  # fmt: skip
-    _log.info("%s: %d tiles of %d pixels from %d images", name, info.tiles, info.tile_size, len(numbers))
+    _log.info("%s: %d tiles of %d pixels from %d images", name, info.tiles, info.tile_size, len(windows))
 
 
 def _pairs(root: Path, folders: Folders) -> Iterator[_Pair]:
@@ -132,26 +137,45 @@ def _rasters(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
 
 
-def _surveyed(name: str, pairs: Sequence[_Pair], codes: Codes, dataset: Dataset) -> _Survey:
+@dataclass(frozen=True)
+class _Work:
+    """What to do with each image and mask; it goes to the processes that do it."""
+
+    dataset: Dataset
+    codes: Codes
+
+    def survey(self, pair: _Pair) -> tuple[Counter[float], NDArray[np.int64], list[Window], NDArray[np.int64]]:
+        """Return the values of a mask with their pixels, its labels of each class, its tiles, and their labels."""
+        size, stride, classes = self.dataset.tiles.size, self.dataset.tiles.stride, len(self.dataset.classes)
+        mask = _mask(pair)
+        found = value_counts(mask.ravel())
+        refuse_unknown(found, self.codes, self.dataset.classes, str(pair.mask), "folders.ignored")
+        label = self.codes.looked_up(mask)
+        windows = tile_windows(Window(0, 0, *mask.shape), size, stride or size)
+        counts = np.stack([label_counts(label[_part(window)], classes) for window in windows])
+        return found, label_counts(label, classes), windows, counts
+
+    def read(self, pair: _Pair) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Return an image and the class of each of its pixels."""
+        assert self.dataset.folders is not None
+        return read_image(pair.image, self.dataset.folders.bands), self.codes.looked_up(_mask(pair))
+
+
+def _surveyed(name: str, pairs: Sequence[_Pair], work: _Work) -> _Survey:
     """Return what the masks hold, having reported it."""
-    size, classes = dataset.tiles.size, len(dataset.classes)
     total: Counter[float] = Counter()
     windows: list[Window] = []
     images, counts, of_images = [], [], []
-    for number, pair in enumerate(tracked(pairs, f"tile {name}: reading masks", len(pairs), "mask")):
-        mask = _mask(pair)
-        found = value_counts(mask.ravel())
-        refuse_unknown(found, codes, dataset.classes, str(pair.mask), "folders.ignored")
+    surveyed = tracked(on_all_cores(work.survey, pairs, _LEAST), f"tile {name}: masks", len(pairs), "mask")
+    for number, (found, of_image, of_windows, of_tiles) in enumerate(surveyed):
         total.update(found)
-        label = codes.looked_up(mask)
-        of_images.append(label_counts(label, classes))
-        for window in tile_windows(Window(0, 0, *mask.shape), size, dataset.tiles.stride or size):
-            windows.append(window)
-            images.append(number)
-            counts.append(label_counts(label[_part(window)], classes))
-    values = {f"{value:.17g}": count for value, count in sorted(total.items()) if not codes.ignores(value)}
-    report_values(values, dataset.classes, "folders.masks", "pixels")
-    return _Survey(windows, np.array(images), np.stack(counts), np.stack(of_images))
+        of_images.append(of_image)
+        windows += of_windows
+        images += [number] * len(of_windows)
+        counts.append(of_tiles)
+    values = {f"{value:.17g}": count for value, count in sorted(total.items()) if not work.codes.ignores(value)}
+    report_values(values, work.dataset.classes, "folders.masks", "pixels")
+    return _Survey(windows, np.array(images), np.concatenate(counts), np.stack(of_images))
 
 
 def _splits(
@@ -161,7 +185,7 @@ def _splits(
     labelled = counts.any(axis=1)
     if left_out := np.count_nonzero(~labelled):
         _log.info("%d images left out: their masks hold no class", left_out)
-    if isinstance(dataset.split, ColumnSplit):
+    if isinstance(dataset.split, ColumnSplit | ListSplit):
         return np.where(labelled, splits_of_images(dataset.split, source, images), np.int8(-1))
     splits = np.full(len(images), -1, np.int8)
     splits[labelled] = drawn_groups(counts[labelled], dataset, "image")
@@ -196,12 +220,12 @@ def _require_fit(pair: _Pair, image: NDArray[Any], mask: NDArray[np.uint8], dtyp
 class _Writer:
     """Tiles being written: images and labels to files, the rest kept."""
 
-    def __init__(self, dataset: Dataset, codes: Codes, folder: Path) -> None:
+    def __init__(self, dataset: Dataset, folder: Path) -> None:
         self.rows: list[dict[str, Any]] = []
         self.valid: list[int] = []
         self.moments: list[NDArray[np.float64]] = []
         self.counts = np.zeros((len(SPLITS), len(dataset.classes)), np.int64)
-        self._dataset, self._codes, self._folder = dataset, codes, folder
+        self._dataset, self._folder = dataset, folder
         self._files = ExitStack()
         self._dtype: np.dtype[Any] | None = None
 
@@ -213,11 +237,17 @@ class _Writer:
     ) -> None:
         self._files.__exit__(kind, error, trace)
 
-    def append(self, pair: _Pair, number: int, windows: Sequence[Window], split: int) -> None:
+    def append(
+        self,
+        pair: _Pair,
+        image: NDArray[Any],
+        mask: NDArray[np.uint8],
+        number: int,
+        windows: Sequence[Window],
+        split: int,
+    ) -> None:
         """Add tiles of an image; outside of training, where tiles overlap, the first that has a pixel judges it."""
-        assert self._dataset.folders is not None
         size, classes = self._dataset.tiles.size, len(self._dataset.classes)
-        image, mask = read_image(pair.image, self._dataset.folders.bands), self._codes.looked_up(_mask(pair))
         if self._dtype is None:
             self._dtype = image.dtype
             shape = (size, size)

@@ -65,7 +65,7 @@ def _cell_window(tiles: SceneTiles, cell: Cell, margin: int = 0) -> Window:
 def _known(tiles: SceneTiles, cell: Cell) -> NDArray[np.uint8]:
     """Return the labels of a cell's tiles as one array over the cell."""
     known = np.full((tiles.size, tiles.size), IGNORED, np.uint8)
-    windows, labels = tiles.windows(cell.first, cell.stop), tiles.labels(cell.first, cell.stop)
+    windows, labels = tiles.windows(cell.tiles), tiles.labels(cell.tiles)
     for window, label in zip(windows, labels, strict=True):
         known[in_cell(window, cell)] = label[: window.height, : window.width]
     return known
@@ -102,7 +102,7 @@ def _tiles_of(
     for cell in tiles.cells():
         known, objects = _known(tiles, cell) != IGNORED, labels.objects(_cell_window(tiles, cell))
         of_pixel = np.where(known, _split_raster(objects, of_polygon), np.int8(-1))
-        for number, window in enumerate(tiles.windows(cell.first, cell.stop), cell.first):
+        for number, window in enumerate(tiles.windows(cell.tiles), cell.first):
             part = in_cell(window, cell)
             counts = np.bincount(of_pixel[part].ravel() + 1, minlength=len(SPLITS) + 1)[1:]
             if counts.any():
@@ -118,7 +118,7 @@ def _part_pixels(scenes: Sequence[SceneTiles], splits: Sequence[NDArray[np.int8]
     of_cell: Mapping[BlockKey, list[tuple[int, int, int, Window, Cell]]] = defaultdict(list)
     for scene, tiles in enumerate(scenes):
         for cell in tiles.cells():
-            for number, window in enumerate(tiles.windows(cell.first, cell.stop), cell.first):
+            for number, window in enumerate(tiles.windows(cell.tiles), cell.first):
                 of_cell[cell.key].append((-int(splits[scene][number]), scene, number, window, cell))
     lost = 0
     for members in of_cell.values():

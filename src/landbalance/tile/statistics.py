@@ -1,6 +1,8 @@
 """Statistics of bands: moments tile by tile, merged when it is known which tiles train; percentiles."""
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,11 @@ from numpy.typing import NDArray
 
 PERCENTILES = (1, 2, 5, 25, 50, 75, 95, 98, 99)
 
-_SAMPLE, _SAMPLE_BYTES = 1 << 22, 1 << 27
+_EXACT = 1 << 15
+"""Pixels of 16 bits whose squared sum is a whole number that 63 bits hold."""
+
+_AT_ONCE = 32
+_SAMPLE, _SAMPLE_BYTES = 1 << 21, 1 << 26
 """Pixels of each band that percentiles are taken of, and their bytes in all bands, at most."""
 
 
@@ -29,9 +35,18 @@ def moments(image: NDArray[np.generic], valid: NDArray[np.bool_]) -> NDArray[np.
     pixels = image.reshape(bands, -1) if valid.all() else image[:, valid]
     if pixels.shape[1] == 0:
         return np.zeros((2, bands))
+    if image.dtype.kind in "ui" and image.dtype.itemsize <= 2 and pixels.shape[1] <= _EXACT:
+        return _of_short_integers(pixels)
     mean = pixels.mean(axis=1, dtype=np.float64)
     deviations = np.subtract(pixels, mean[:, None], dtype=np.float64)
     return np.stack([mean, np.vecdot(deviations, deviations)])
+
+
+def _of_short_integers(pixels: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Return what `moments` does, for integers of 16 bits and few pixels: exact, and in half the time."""
+    count, values = pixels.shape[1], pixels.astype(np.float64)
+    total, squares = values.sum(axis=1).astype(np.int64), np.vecdot(values, values).astype(np.int64)
+    return np.stack([total / count, (count * squares - total * total) / count])
 
 
 def merged(
@@ -60,7 +75,7 @@ def percentiles(
 ) -> dict[str, list[float]]:
     """Return the `PERCENTILES` of each band over the valid pixels of tiles, interpolated linearly.
 
-    Of tiles with more than four million pixels (or 128 MiB), so many as hold these are drawn, evenly.
+    Of tiles with more than two million pixels (or 64 MiB), so many as hold these are drawn, evenly.
 
     Parameters
     ----------
@@ -75,9 +90,15 @@ def percentiles(
     most = max(min(_SAMPLE * first.shape[1] // first.size, _SAMPLE_BYTES // first.nbytes), 1)
     if len(ids) > most:
         ids = ids[np.linspace(0, len(ids) - 1, most).astype(np.int64)]
-    images: NDArray[Any] = read(ids)
+    images: NDArray[Any] = np.concatenate([read(part) for part in np.array_split(ids, -(-len(ids) // _AT_ONCE))])
     valid = np.ones((len(ids), *images.shape[2:]), np.bool_)
     if missing is not None:
         valid = (images != images.dtype.type(missing)).any(axis=1)
-    bands = [np.percentile(images[:, band][valid], PERCENTILES).tolist() for band in range(images.shape[1])]
+
+    def of_band(band: int) -> list[float]:
+        found: list[float] = np.percentile(images[:, band][valid], PERCENTILES).tolist()
+        return found
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as executor:
+        bands = list(executor.map(of_band, range(images.shape[1])))
     return {str(q): [float(band[place]) for band in bands] for place, q in enumerate(PERCENTILES)}

@@ -1,6 +1,7 @@
 """Writing a tile store: arrays that grow, the index of tiles, statistics."""
 
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -68,7 +69,10 @@ def label_counts(labels: NDArray[np.uint8], classes: int) -> NDArray[np.int64]:
 
 def counts_of_each(labels: NDArray[np.uint8], classes: int) -> NDArray[np.int64]:
     """Return how many labels of each class each tile has, shape (tiles, classes); `labels` is (tiles, …)."""
-    flat = labels.reshape(len(labels), -1).astype(np.int64) + (IGNORED + 1) * np.arange(len(labels))[:, None]
+    flat = (
+        labels.reshape(len(labels), math.prod(labels.shape[1:])).astype(np.int64)
+        + (IGNORED + 1) * np.arange(len(labels))[:, None]
+    )
     counts = np.bincount(flat.ravel(), minlength=(IGNORED + 1) * len(labels))
     return counts.reshape(len(labels), IGNORED + 1)[:, :classes]
 
@@ -129,8 +133,12 @@ def write_statistics(
         class_counts=dict(zip(SPLITS, class_counts.tolist(), strict=True)),
         nodata_share=nodata_share,
     )
-    store = TileStore(folder, info)
-    shown = percentiles(store.ids("train"), store.images, info.normalisation.missing)
+    # Mapped anew for each part: pages that were looked at would else count as this process's memory.
+    shown = percentiles(
+        TileStore(folder, info).ids("train"),
+        lambda ids: TileStore(folder, info).images(ids),
+        info.normalisation.missing,
+    )
     info = info.model_copy(update={"percentiles": shown})
     write_json(folder / "statistics.json", info.model_dump(mode="json"))
     return info

@@ -17,6 +17,7 @@ from landbalance.errors import UserError
 from landbalance.files import remove
 from landbalance.layout import Layout
 from landbalance.plans import Plan, read_plan
+from landbalance.tiles import open_tiles
 from landbalance.train.allocation import JOB, NODE, Site, assigned, lead, start_workers
 from landbalance.train.submit import Training, train_on_slurm
 
@@ -75,7 +76,8 @@ def run(
     shares = ", ".join(f"{worker.share} on {worker.node}, {worker.title}" for worker in plan.used)
     _log.info("train %s: %s arm, global batch of %d: %s", name, plan.arm, plan.batch_size, shares)
     if site is not None and site.cluster.from_slurm:
-        identity = identity_of(name, config, layout.tile(config.experiments[name].dataset))
+        store = open_tiles(layout.tile(config.experiments[name].dataset))
+        identity = identity_of(name, config, store.folder)
         train_on_slurm(Training(name, folder, command, identity), plan, site.cluster, site.attempt)
         remove(folder / "checkpoints")
         return 0

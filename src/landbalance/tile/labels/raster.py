@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rasterio.windows import Window as Part
 
 from landbalance.config import ClassInfo, RasterLabels
 from landbalance.errors import UserError
-from landbalance.raster import GDAL, BandFile, Grid, OpenBand, moved_bounds, open_band, read_part, shown, title
+from landbalance.raster import GDAL, BandFile, Grid, OpenBand, moved_bounds, open_bands, read_part, shown, title
 from landbalance.tile.blocks import Window
 from landbalance.tile.labels.values import FoundLabels, counted, listed, report_counts
 from landbalance.tiles import IGNORED
@@ -50,8 +51,20 @@ class Codes:
 
     def looked_up(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Return the index of the class of each of `values`, 255 where there is none."""
+        return self._of_all[values] if _is_short(values) else self._found(values)
+
+    @cached_property
+    def _of_all(self) -> NDArray[np.uint8]:
+        return self._found(np.arange(1 << 16))
+
+    def _found(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         place = np.searchsorted(self.known, values).clip(max=len(self.known) - 1)
         return np.where(self.known[place] == values, self.classes[place], np.uint8(IGNORED))
+
+
+def _is_short(values: NDArray[Any]) -> bool:
+    """Return whether values are whole numbers of up to 16 bits, none below 0: there is a table for them."""
+    return values.dtype.kind == "u" and values.itemsize <= 2
 
 
 def codes_of(classes: Sequence[ClassInfo], ignored: Sequence[int], where: str) -> Codes:
@@ -95,7 +108,7 @@ def refuse_unknown(counts: Counter[float], codes: Codes, classes: Sequence[Class
 
 def value_counts(values: NDArray[Any]) -> Counter[float]:
     """Return how often each value occurs; NaN is none."""
-    if values.dtype.kind == "u" and values.itemsize <= 2:
+    if _is_short(values):
         counts = np.bincount(values)
         found = np.flatnonzero(counts)
         return Counter(dict(zip(found.astype(float).tolist(), counts[found].tolist(), strict=True)))
@@ -122,7 +135,7 @@ class ClassRaster:
         """Return the class of each pixel of a window, shape (height, width); 255 where there is none."""
         with ExitStack() as stack:
             band = _opened(self.path, self.labels, self.codes, stack)
-            warped = stack.enter_context(band.warped(self.grid, "nearest"))
+            warped = band.warped(self.grid, "nearest", stack)
             values, there = read_part(band, warped, Part(window.col, window.row, window.width, window.height))
         burnt: NDArray[np.uint8] = np.where(there, self.codes.looked_up(values), np.uint8(IGNORED))
         return burnt
@@ -161,7 +174,7 @@ def read_class_raster(
         bounds = moved_bounds(band.bounds, band.crs, grid.crs, str(path))
         if band.crs != grid.crs:
             _log.info("%s: labels reprojected from %s to %s", scene, title(band.crs), title(grid.crs))
-        warped = stack.enter_context(band.warped(grid, "nearest"))
+        warped = band.warped(grid, "nearest", stack)
         for row in range(0, grid.height, _ROWS):
             values, there = read_part(band, warped, Part(0, row, grid.width, min(_ROWS, grid.height - row)))
             counts.update(value_counts(values[there]))
@@ -182,7 +195,7 @@ def read_class_raster(
 
 def _opened(path: Path, labels: RasterLabels, codes: Codes, stack: ExitStack) -> OpenBand:
     stack.enter_context(rasterio.Env(**GDAL))
-    band = open_band(BandFile("labels", path, str(path), labels.band), labels.crs, None, stack)
+    band = open_bands([BandFile("labels", path, str(path), labels.band)], labels.crs, None, stack)[0]
     if band.nodata is not None and not codes.unknown(np.array(band.nodata)):
         # A class lists the file's value for missing pixels, or it is to be ignored: both say more than the file.
         return replace(band, nodata=None)

@@ -3,7 +3,8 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import numpy as np
 import pyogrio
 import shapely
 from numpy.typing import NDArray
+from pyogrio.errors import DataLayerError, DataSourceError
 from rasterio.crs import CRS
 from rasterio.features import rasterize
+from shapely.errors import ShapelyError
 
 from landbalance.config import ClassInfo, VectorLabels
 from landbalance.errors import UserError
@@ -95,7 +98,8 @@ def read_shapes(path: Path, labels: VectorLabels, classes: Sequence[ClassInfo], 
         When the file, layer, field or CRS is missing.
     """
     layer = _layer(path, labels.layer)
-    info = pyogrio.read_info(path, layer=layer, force_total_bounds=True)
+    with _reading(path):
+        info = pyogrio.read_info(path, layer=layer, force_total_bounds=True)
     _require_field(path, labels.field, info)
     crs = known_crs(path, info["crs"], labels.crs, "labels")
     place = _place(path, info, crs, grid)
@@ -125,7 +129,8 @@ def _near(path: Path, layer: str, labels: VectorLabels, crs: CRS, grid: Grid) ->
     left, bottom, right, top = grid.bounds
     area = (left - room, bottom - room, right + room, top + room)
     around = moved_bounds(area, grid.crs, crs, str(path))
-    frame = gpd.read_file(path, layer=layer, columns=[labels.field], bbox=around, fid_as_index=True)
+    with _reading(path):
+        frame = gpd.read_file(path, layer=layer, columns=[labels.field], bbox=around, fid_as_index=True)
     frame = frame.sort_index()  # a spatial index gives another order
     frame = frame.set_crs(crs.to_wkt(), allow_override=True)
     if crs != grid.crs:
@@ -150,15 +155,25 @@ def _widened(geometry: shapely.Geometry, radius: float, grid: Grid) -> shapely.G
     return shapely.union_all([shapely.buffer(geometry, radius), *squares])
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Make errors of reading a damaged file a `UserError`."""
+    try:
+        yield
+    except (DataLayerError, DataSourceError, ShapelyError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path}: cannot be read as a vector file (labels.path): it is damaged, cut off or none "
+            f"({' '.join(str(error).split())}). Replace it."
+        ) from error
+
+
 def _layer(path: Path, wanted: str | None) -> str:
     if not path.exists():
         raise UserError(
             f"{path}: not found (labels.path). Correct the path, or see that the dataset's `sources` bring it."
         )
-    try:
+    with _reading(path):
         layers = [str(name) for name, geometry in pyogrio.list_layers(path) if geometry is not None]
-    except pyogrio.errors.DataSourceError as error:
-        raise UserError(f"{path}: cannot be read as a vector file (labels.path): {error}") from error
     if wanted is None and len(layers) == 1:
         return layers[0]
     if not layers:
