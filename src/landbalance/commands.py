@@ -63,7 +63,7 @@ def download(options: argparse.Namespace) -> None:
     from landbalance.config import catalogue, load_config
     from landbalance.download import offline, run
 
-    configured = load_config(options.config).datasets
+    configured = load_config(options.config).datasets if options.config.exists() else {}
     if options.dataset not in configured and options.dataset in catalogue.names():
         sources = catalogue.sources(options.dataset, "landbalance download")
     else:

@@ -242,3 +242,6 @@ def test_a_data_set_can_be_fetched_without_a_configuration_of_it(
     ):
         assert cli.main(["download", name, *options]) == 1
         assert said in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["download", "eurosat-rgb", "--offline"]) == 1
+    assert "EuroSAT.zip (looked for" in capsys.readouterr().err

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
-from landbalance.config import parse_config
+from landbalance.cluster import load_cluster
+from landbalance.config import load_config, parse_config
 
 ROOT = Path(__file__).parents[2]
 DEMO = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -41,3 +43,11 @@ def test_without_nodes_an_experiment_may_use_all() -> None:
 def test_what_a_run_keeps_of_its_configuration_reads_back_the_same() -> None:
     config = parse_config({**DEMO, "grids": {"g": GRID}})
     assert parse_config(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
+
+
+@pytest.mark.parametrize(("file", "site", "experiments"), [("arms", "ratios", 81), ("eurosat", "local", 1)])
+def test_configurations_that_the_project_ships_fit_their_site(file: str, site: str, experiments: int) -> None:
+    config = load_config(ROOT / "configs" / f"{file}.yaml")
+    cluster = load_cluster(ROOT / "profiles" / site / "cluster.yaml")
+    assert len(config.experiments) == experiments
+    assert all(cluster.limited_to(experiment.nodes).nodes for experiment in config.experiments.values())

@@ -299,6 +299,14 @@ def test_offline_takes_what_the_cache_and_the_disk_hold(
     assert server.asked == []
 
 
+def test_offline_a_mirror_on_this_machine_does(server: Server, sources: Build, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(ARCHIVE)
+    source = {"url": server.url("a.zip"), "mirrors": [(tmp_path / "a.zip").as_uri()], "sha256": sha256(ARCHIVE)}
+    run("d", sources(source), folder, online=False)
+    assert tree(folder) == FILES
+    assert server.asked == []
+
+
 def test_offline_a_damaged_file_is_no_reason_to_ask(server: Server, sources: Build, cache: Path, folder: Path) -> None:
     cached(cache).parent.mkdir(parents=True)
     cached(cache).write_bytes(b"damaged")

@@ -81,6 +81,12 @@ def test_cells_not_run_are_shown_as_missing(layout: Layout) -> None:
     assert "ratio-4 emulated balanced 3 of 3 12 + 4 + 0 cpu, 1 thread + cpu, 1 thread, emulated 3× slower + " in said
 
 
+def test_figures_above_their_limits_are_marked(layout: Layout) -> None:
+    """Here S is 2.50 with a limit of 2.00, and G 1.64 with a limit of 1.33."""
+    said = Page((layout.compare() / "index.html").read_text(encoding="utf-8")).said("")
+    assert "2.50× slow profile? limit 2.00× 1.64× slow profile? limit 1.33×" in said
+
+
 def test_the_table_is_one_line_a_cell(layout: Layout) -> None:
     with (layout.compare() / "arms.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -51,10 +51,11 @@ def test_each_stage_ran_on_the_right_kind_of_node(done: str, clone: Path, slurm:
     for comment, where, state in (line.split() for line in lines):
         if comment.startswith("rule_") and state == "COMPLETED":
             nodes.setdefault(comment.removeprefix("rule_").partition("_wildcards_")[0], set()).add(where)
-    assert nodes["tile"] == nodes["evaluate"] == nodes["map"] == {"fast1"}
+    assert nodes["tile_scene"] == nodes["tile"] == nodes["evaluate"] == nodes["map"] == {"fast1"}
     assert len(nodes["profile"]) == 2
     assert "fast1" in nodes["profile"]
-    assert set(nodes) == {"tile", "profile", "evaluate", "map"}  # the others ran where Snakemake does
+    # The others ran where Snakemake does.
+    assert set(nodes) == {"tile_scene", "tile", "profile", "evaluate", "map"}
 
 
 def test_training_ran_over_all_nodes_with_unequal_shares(done: str, clone: Path) -> None:
@@ -125,12 +126,12 @@ def killed(clone: Path, *arguments: str, when: Callable[[], bool]) -> None:
 def test_snakemake_killed_while_a_job_runs(slurm: SlurmCluster, tmp_path: Path) -> None:
     """The job that it left is cancelled before the next Snakemake submits it again: never do two write one output."""
     clone = fresh_clone(tmp_path / "clone")
-    target = ["--profile", "slurm", "--", "results/tile/havel/index.parquet"]
+    target = ["--profile", "slurm", "--", "results/tile/havel/scenes/havel-2017-02-16.json"]
     killed(clone, *target, when=lambda: "RUNNING" in slurm.jobs().values())
     (orphan,) = slurm.jobs()
     again = snakemake(clone, *target)
     assert again.returncode == 0, again.stdout
-    assert f"job {orphan} (rule_tile" in again.stdout
+    assert f"job {orphan} (rule_tile_scene_wildcards_" in again.stdout
     assert "was left by a Snakemake that was killed, and is cancelled" in again.stdout
     assert "JobState=CANCELLED" in slurm.run("scontrol", "show", "job", orphan)
     assert slurm.jobs() == {}

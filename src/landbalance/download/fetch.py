@@ -53,7 +53,7 @@ def fetched(source: Source, place: Place, key: str, advance: Callable[[float], N
     title = f"{key}: {source_name(source)}"
     if found := _found(source, place, title):
         return found
-    if not online:
+    if not (online or needs_no_network(source)):
         raise UserError(f"{title}: {place.file} is not the file that is wanted, and the network may not be used.")
     with locked(place, title):
         if found := _found(source, place, title):
@@ -63,11 +63,16 @@ def fetched(source: Source, place: Place, key: str, advance: Callable[[float], N
         if source.package is not None:
             sha256 = _fetch_package(source, place, key)
         else:
-            sha256 = _fetch_from_any(source, place, key, advance)
+            sha256 = _fetch_from_any(source, place, key, advance, online)
         place.keep()
     if source.unverified:
         _log.info("%s: nobody vouches for this file; its sha256 is %s", title, sha256)
     return Fetched(place, sha256, place.file.stat().st_size)
+
+
+def needs_no_network(source: Source) -> bool:
+    """Tell whether an address of a source is a file on this machine."""
+    return any(_on_this_machine(url) for url in _addresses(source))
 
 
 def expected_size(source: Source, title: str) -> int | None:
@@ -113,11 +118,12 @@ def _fetch_package(source: Source, place: Place, key: str) -> str:
     return source.sha256  # pip refuses any other
 
 
-def _fetch_from_any(source: Source, place: Place, key: str, advance: Callable[[float], None]) -> str:
+def _fetch_from_any(source: Source, place: Place, key: str, advance: Callable[[float], None], online: bool) -> str:
     """Fetch from the first address that gives the right file; return its SHA-256."""
-    assert source.url is not None
     sign, failures = _signature(source, key), []
-    for url in (source.url, *source.mirrors):
+    for url in _addresses(source):
+        if not (online or _on_this_machine(url)):
+            continue
         one = Transfer(url, place.partial, f"{key}: {address_name(url)}", advance, sign)
         if source.unverified:
             one.drop()  # nothing would tell a mixture of two versions
@@ -146,6 +152,14 @@ def _fetch_checked(source: Source, one: Transfer) -> str:
         f"{one.title}: fetched twice, and {found}. Compare with the publisher's checksum: if the file has a new "
         "version, set the new one; nothing of it was kept."
     )
+
+
+def _addresses(source: Source) -> list[str]:
+    return [source.url, *source.mirrors] if source.url is not None else []
+
+
+def _on_this_machine(url: str) -> bool:
+    return url.startswith("file://")
 
 
 def _over_http(url: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from landbalance import files
 from landbalance.config import Source
 from landbalance.download.cache import CACHE_VARIABLE, Place, place_of
-from landbalance.download.fetch import Fetched, expected_size, fetched
+from landbalance.download.fetch import Fetched, expected_size, fetched, needs_no_network
 from landbalance.download.manifest import SourceRecord, source_name, write_manifest
 from landbalance.download.place import place_fetched, place_path, require_path, target_name
 from landbalance.errors import UserError
@@ -86,13 +86,13 @@ def _fetch_all(name: str, keyed: Sequence[Keyed], store: Path, online: bool) -> 
     wanted = [(key, source, place_of(source, name, store)) for key, source in keyed if source.path is None]
     # Two sources may take other members of one archive.
     missing = list({place: (key, source, place) for key, source, place in wanted if not place.file.exists()}.values())
-    if missing and not online:
-        raise _offline(name, missing)
+    if not online and (out_of_reach := [item for item in missing if not needs_no_network(item[1])]):
+        raise _offline(name, out_of_reach)
     if not missing:
         return {key: fetched(source, place, key, lambda _: None, online) for key, source, place in wanted}
-    sizes = []
+    sizes: list[int | None] = []
     for key, source, _ in missing:
-        sizes.append(expected_size(source, key))
+        sizes.append(expected_size(source, key) if online else None)
         if sizes[-1] is None:
             break  # there will be no total, so the others need not be asked
     _refuse_small_disk(name, [(place, size) for (_, _, place), size in zip(missing, sizes, strict=False)])

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,20 @@ class Codes:
 
     def looked_up(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Return the index of the class of each of `values`, 255 where there is none."""
+        return self._of_all[values] if _is_short(values) else self._found(values)
+
+    @cached_property
+    def _of_all(self) -> NDArray[np.uint8]:
+        return self._found(np.arange(1 << 16))
+
+    def _found(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         place = np.searchsorted(self.known, values).clip(max=len(self.known) - 1)
         return np.where(self.known[place] == values, self.classes[place], np.uint8(IGNORED))
+
+
+def _is_short(values: NDArray[Any]) -> bool:
+    """Return whether values are whole numbers of up to 16 bits, none below 0: there is a table for them."""
+    return values.dtype.kind == "u" and values.itemsize <= 2
 
 
 def codes_of(classes: Sequence[ClassInfo], ignored: Sequence[int], where: str) -> Codes:
@@ -95,7 +108,7 @@ def refuse_unknown(counts: Counter[float], codes: Codes, classes: Sequence[Class
 
 def value_counts(values: NDArray[Any]) -> Counter[float]:
     """Return how often each value occurs; NaN is none."""
-    if values.dtype.kind == "u" and values.itemsize <= 2:
+    if _is_short(values):
         counts = np.bincount(values)
         found = np.flatnonzero(counts)
         return Counter(dict(zip(found.astype(float).tolist(), counts[found].tolist(), strict=True)))
