@@ -130,6 +130,24 @@ def test_a_column_that_tells_nothing(place: Build, dataset: Build, split: dict[s
         tiled(place(40, part=["a", "b"]), dataset(split={"by": "column", **split}))
 
 
+def test_unlabelled_pixels_are_of_no_other_split(
+    tmp_path: Path, dataset: Build, write_scene: Build, square: Build
+) -> None:
+    """A tile of classification may have some; one with a label of another split, or of none, is left out."""
+    write_scene(tmp_path / "scene.tif", np.ones((8, 48), np.uint8))
+    shapes = [square(0, 8 * number, 6, 8) for number in range(6)]
+    parts = ["train", "val", "test", "train", "train", "other"]
+    shapes[3] = square(0, 24, 6, 5)
+    shapes.append(square(0, 29, 6, 2))  # shares the fourth tile, in no split
+    frame = gpd.GeoDataFrame(
+        {"kind": "lake", "part": [*parts, "other"]}, geometry=shapes, crs="EPSG:32633"
+    )  # fmt: skip
+    frame.to_file(tmp_path / "labels.gpkg")
+    split = {"by": "column", "column": "part", "buffer": 0}
+    _, index = tiled(tmp_path, dataset(task="classification", split=split, tiles={"size": 8}))
+    assert dict(zip(index.col, index.split, strict=True)) == {0: "train", 8: "validation", 16: "test", 32: "train"}
+
+
 @pytest.fixture
 def scenes(tmp_path: Path, write_scene: Build) -> dict[str, Any]:
     """Write six scenes of one kind of ground and one of another, two of them on the same ground; return settings."""
