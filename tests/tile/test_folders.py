@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,24 @@ def test_many_images_are_decoded_by_several_processes(
     damaged = tmp_path / "2750" / "River" / "River_7.png"
     damaged.write_bytes(damaged.read_bytes()[:60])
     assert "River_7.png: cannot be read" in message_of(tmp_path, folders_dataset())
+
+
+def test_large_images_are_handed_on_by_bytes(
+    tmp_path: Path, write_images: WriteImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5})
+    chunks = []
+
+    def seen(function: Callable[[Any], Any], items: Sequence[Any], least: int) -> Iterator[Any]:
+        chunks.extend(map(len, items))
+        return map(function, items)
+
+    monkeypatch.setattr("landbalance.tile.folders.on_all_cores", seen)
+    for most, expected in ((3 * 192, [3, 3, 3, 1]), (1, [1] * 10)):
+        monkeypatch.setattr("landbalance.tile.folders._BYTES_AT_ONCE", most)
+        run("e", folders_dataset(), tmp_path, tmp_path / "store")
+        assert chunks == expected
+        chunks.clear()
 
 
 def test_what_is_wrong_with_the_folders_is_said(tmp_path: Path, write_images: WriteImages) -> None:

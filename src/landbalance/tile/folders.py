@@ -1,6 +1,7 @@
 """Images in a folder per class into tiles."""
 
 import logging
+import math
 import os
 import warnings
 from collections import Counter
@@ -34,8 +35,8 @@ _log = logging.getLogger(__name__)
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
 """Of files that are taken for images, in lower case."""
 
-_AT_ONCE = 256
-"""Images that a process decodes before it hands them back."""
+_AT_ONCE, _BYTES_AT_ONCE = 256, 16 << 20
+"""How many images, of how many bytes, a process decodes at most before it hands them back; it is one at least."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ def _decoded(
     title: str, paths: Sequence[Path], expected: _Expected
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
     """Yield the images in order, some at once, with their `statistics.moments`."""
-    chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
+    nbytes = math.prod(expected.shape) * expected.dtype.itemsize
+    at_once = max(min(_AT_ONCE, _BYTES_AT_ONCE // nbytes), 1)
+    chunks = [paths[start : start + at_once] for start in range(0, len(paths), at_once)]
     with Progress(title, len(paths), "image") as progress:
         for images, of_images in on_all_cores(partial(_decode, expected), chunks, 8):
             yield images, of_images
