@@ -1,7 +1,8 @@
 """One scene into tiles, whatever split they will be in: images, labels and statistics in files of its own.
 
 The scene is read in pieces of some megapixels, each decoded once, by several threads; memory does not grow with it.
-Nothing here depends on another scene, so each is a job of its own, and a scene added later is the only one cut.
+Nothing here depends on another scene, but for where blocks begin: each is a job of its own, and one that is added at
+the end is the only one cut.
 """
 
 import logging
