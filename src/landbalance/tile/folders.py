@@ -70,6 +70,11 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     kept = (splits >= 0) & taken(
         classes, splits == 0, dataset.tiles.per_class, dataset.tiles.balance, dataset.split.seed
     )
+    if not kept.any():
+        raise UserError(
+            f"split: none of the {len(labelled)} images of the classes in {root} is in a split. Correct the table, or "
+            "the values under split.train, split.validation and split.test."
+        )
     paths = [path for (path, _), wanted in zip(labelled, kept, strict=True) if wanted]
     classes, splits = classes[kept], splits[kept]
     first = read_image(paths[0], dataset.folders.bands)
@@ -165,6 +170,7 @@ def _decode(expected: _Expected, paths: Sequence[Path]) -> tuple[NDArray[Any], N
                     f"{expected.shape[2]} × {expected.shape[1]} of {expected.dtype}, and all must be alike. Resize or "
                     "remove it."
                 )
+            require_numbers(path, image)
             images[place], of_images[place] = image, moments(image, everywhere)
     return images, of_images
 
@@ -173,6 +179,21 @@ def read_image(path: Path, bands: Sequence[str] | None = None) -> NDArray[Any]:
     """Return an image as (bands, height, width); it must have as many bands as `bands` names."""
     with _strict_gdal():
         return _read(path, bands)
+
+
+def require_numbers(path: Path, image: NDArray[Any]) -> None:
+    """Stop when an image holds NaN or infinity: no pixel of an image in a folder is missing.
+
+    Raises
+    ------
+    UserError
+        It names the file and counts them.
+    """
+    if image.dtype.kind == "f" and (others := np.count_nonzero(~np.isfinite(image))):
+        raise UserError(
+            f"{path}: {others} of its {image.size} values are NaN or infinite; images in folders have no missing "
+            "pixels. Fill them or remove the image."
+        )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from landbalance.tile.blocks import Window, tile_windows
 from landbalance.tile.columns import splits_of_images
 from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES, enough
-from landbalance.tile.folders import SUFFIXES, read_image
+from landbalance.tile.folders import SUFFIXES, read_image, require_numbers
 from landbalance.tile.labels.raster import Codes, codes_of, refuse_unknown, value_counts
 from landbalance.tile.labels.values import report_values
 from landbalance.tile.split import drawn_groups, taken
@@ -83,6 +83,11 @@ def tile_masks(name: str, dataset: Dataset, source: Path, folder: Path) -> None:
     survey = _surveyed(name, pairs, work)
     splits = _splits(dataset, source, [PurePosixPath(pair.image.relative_to(root)) for pair in pairs], survey.of_images)
     wanted = enough(survey.counts, dataset) & (splits[survey.images] >= 0)
+    if not wanted.any():
+        raise UserError(
+            f"{root}: none of the {len(wanted)} tiles is in a split and has labels enough. Correct `split`, or make "
+            f"tiles.labelled ({dataset.tiles.labelled:g}) smaller."
+        )
     wanted &= taken(
         survey.counts.argmax(axis=1), wanted & (splits[survey.images] == 0), dataset.tiles.per_class,
         dataset.tiles.balance, dataset.split.seed,
@@ -158,7 +163,9 @@ class _Work:
     def read(self, pair: _Pair) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Return an image and the class of each of its pixels."""
         assert self.dataset.folders is not None
-        return read_image(pair.image, self.dataset.folders.bands), self.codes.looked_up(_mask(pair))
+        image = read_image(pair.image, self.dataset.folders.bands)
+        require_numbers(pair.image, image)
+        return image, self.codes.looked_up(_mask(pair))
 
 
 def _surveyed(name: str, pairs: Sequence[_Pair], work: _Work) -> _Survey:
