@@ -8,6 +8,7 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyogrio
 import pytest
 import shapely
 
@@ -128,6 +129,19 @@ def test_splits_of_a_field_are_kept(place: Build, dataset: Build, caplog: pytest
 def test_a_column_that_tells_nothing(place: Build, dataset: Build, split: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         tiled(place(40, part=["a", "b"]), dataset(split={"by": "column", **split}))
+
+
+def test_a_field_is_read_from_the_layer_of_the_labels(place: Build, dataset: Build) -> None:
+    """Though a table without geometries comes first in the file."""
+    folder = place(40, part=["train", "test"])
+    frame = gpd.read_file(folder / "labels.gpkg")
+    path, notes = folder / "labels.gdb", pd.DataFrame({"part": ["test"] * 40})
+    pyogrio.write_dataframe(notes, path, layer="notes", driver="OpenFileGDB")
+    pyogrio.write_dataframe(frame, path, layer="areas", driver="OpenFileGDB", geometry_type="MultiPolygon", append=True)
+    assert pyogrio.list_layers(path)[:, 0].tolist() == ["notes", "areas"]
+    labels = {"path": "labels.gdb", "field": "kind"}
+    _, index = tiled(folder, dataset(labels=labels, split={"by": "column", "column": "part"}, tiles={"size": 4}))
+    assert set(index.split) == {"train", "test"}
 
 
 def test_unlabelled_pixels_are_of_no_other_split(
