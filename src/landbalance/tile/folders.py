@@ -25,15 +25,13 @@ from landbalance.tile.columns import splits_of_images
 from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES
 from landbalance.tile.labels import class_index, report_values
+from landbalance.tile.lists import SUFFIXES
 from landbalance.tile.split import draw_samples, taken
 from landbalance.tile.statistics import merged, moments
 from landbalance.tile.write import GrowingArray, log_split, write_index, write_statistics
 from landbalance.tiles import SPLITS, Shard
 
 _log = logging.getLogger(__name__)
-
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
-"""Of files that are taken for images, in lower case."""
 
 _AT_ONCE, _BYTES_AT_ONCE = 256, 16 << 20
 """How many images, of how many bytes, a process decodes at most before it hands them back; it is one at least."""

@@ -20,9 +20,10 @@ from landbalance.tile.blocks import Window, tile_windows
 from landbalance.tile.columns import splits_of_images
 from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES, enough
-from landbalance.tile.folders import SUFFIXES, read_image, require_numbers
+from landbalance.tile.folders import read_image, require_numbers
 from landbalance.tile.labels.raster import Codes, codes_of, refuse_unknown, value_counts
 from landbalance.tile.labels.values import report_values
+from landbalance.tile.lists import SUFFIXES
 from landbalance.tile.split import drawn_groups, taken
 from landbalance.tile.statistics import merged, moments
 from landbalance.tile.write import GrowingArray, label_counts, log_split, write_index, write_statistics
@@ -136,10 +137,6 @@ def _pairs(root: Path, folders: Folders) -> Iterator[_Pair]:
                 f"{len(images)} images there have none). Add the masks, or remove the images."
             )
         yield from (_Pair(path, masks[path.stem]) for path in images)
-
-
-def _rasters(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
 
 
 @dataclass(frozen=True)
