@@ -168,6 +168,17 @@ def test_a_scene_that_fails_stops_no_other(sources: Path, of: Build) -> None:
     assert list(after) == ["a", "b", "c"]
 
 
+def test_what_a_killed_job_left_is_removed(sources: Path, of: Build) -> None:
+    scenes = sources / "store" / "scenes"
+    for name in (".a.17.part", ".a.b.17.part"):
+        (scenes / name).mkdir(parents=True)
+        (scenes / name / "images.npy").write_bytes(b"half")
+    (sources / "store" / ".labels.npy.17.part").write_bytes(b"half")
+    run("d", of("a"), sources, sources / "store")
+    left = [path.relative_to(sources / "store").as_posix() for path in sources.rglob("*.part")]
+    assert left == ["scenes/.a.b.17.part"]  # of a scene called a.b, which another job may be cutting
+
+
 def test_a_scene_that_is_none(sources: Path, of: Build) -> None:
     with pytest.raises(UserError, match="d: has no scene x; allowed: a, b"):
         run("d", of("ab"), sources, sources / "store", "x")

@@ -10,7 +10,7 @@ from typing import Any
 import landbalance
 from landbalance.config import Dataset
 from landbalance.errors import UserError
-from landbalance.files import digest, placed, read_json, remove, write_json
+from landbalance.files import digest, placed, read_json, remove, remove_leftovers, write_json
 from landbalance.tile.blocks import Placement, cell_size
 from landbalance.tile.collect import collect
 from landbalance.tile.cut import CARD, IMAGES, Cut, cut_scene
@@ -51,6 +51,7 @@ def run(name: str, dataset: Dataset, source: Path, folder: Path, scene: str | No
     if dataset.folders is not None:
         if scene is not None:
             raise UserError(f"{name}: has no scenes, so there is no scene {scene} to cut. Leave --scene out.")
+        remove_leftovers(folder)
         with placed(folder) as temporary:
             temporary.mkdir()
             tile = tile_folders if dataset.folders.masks is None else tile_masks
@@ -83,6 +84,7 @@ def _cut(name: str, dataset: Dataset, source: Path, store: Path, scene: str, pla
     if (folder / CARD).is_file() and read_json(folder / CARD)["key"] == key and (folder / IMAGES).is_file():
         _log.info("%s: nothing has changed since it was cut", scene)
     else:
+        remove_leftovers(folder)
         with placed(folder) as temporary:
             temporary.mkdir()
             workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
