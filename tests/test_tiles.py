@@ -22,6 +22,16 @@ def test_tiles_come_in_the_order_asked_for(tmp_path: Path) -> None:
     assert store.ids("test").tolist() == [16, 17, 18, 19]
 
 
+@pytest.mark.parametrize(("first", "second"), [(np.uint8(7), np.uint16(1234)), (np.uint16(900), np.float32(0.25))])
+def test_scenes_of_unlike_types_keep_their_values(tmp_path: Path, first: np.generic, second: np.generic) -> None:
+    store = open_tiles(write_store(tmp_path / "store", train=4, validation=0, test=0, tiles_per_shard=2))
+    for number, value in enumerate((first, second)):
+        np.save(tmp_path / "store" / f"images-{number:03d}.npy", np.full((2, 2, 32, 32), value))
+    images = store.images(np.array([3, 0]))
+    assert (images[0] == second).all()
+    assert (images[1] == first).all()
+
+
 def test_labels_of_classification_are_one_a_tile(tmp_path: Path) -> None:
     store = open_tiles(write_store(tmp_path / "store", task="classification"))
     images, labels = store.read(store.ids("validation"))

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -39,6 +40,13 @@ def placed(target: Path) -> Iterator[Path]:
         raise write_error(target, error) from error
     finally:
         remove(temporary)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Delete what `placed` left beside `target` in processes that were killed; none may be writing it now."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
+        if path.name.removeprefix(f".{target.name}.").removesuffix(".part").isdigit():
+            remove(path)
 
 
 def write_error(target: Path, error: OSError) -> UserError:

@@ -95,6 +95,11 @@ class TileStore:
         return [self._mapped(shard.images) for shard in self.info.shards]
 
     @cached_property
+    def _dtype(self) -> np.dtype[Any]:
+        """Return a type that holds the values of every shard: scenes of one dataset may differ."""
+        return np.result_type(*(shard.dtype for shard in self._shards))
+
+    @cached_property
     def _firsts(self) -> NDArray[np.int64]:
         """Return the number of each shard's first image."""
         return np.cumsum([0, *(shard.count for shard in self.info.shards[:-1])])
@@ -128,7 +133,7 @@ class TileStore:
 
         Returns
         -------
-        images : ndarray, shape (n, bands, size, size), the scenes' dtype
+        images : ndarray, shape (n, bands, size, size), of a type that holds the values of every scene
         labels : ndarray of uint8, shape (n, size, size) for segmentation, (n,) for classification
         """
         return self.images(ids), self.labels(ids)
@@ -145,7 +150,7 @@ class TileStore:
             return only
         shard = np.searchsorted(self._firsts, place, side="right") - 1
         place -= self._firsts[shard]
-        gathered = np.empty((len(ids), *self._shards[0].shape[1:]), self._shards[0].dtype)
+        gathered = np.empty((len(ids), *self._shards[0].shape[1:]), self._dtype)
         for number in np.unique(shard).tolist():
             of_shard = np.flatnonzero(shard == number)
             gathered[of_shard] = self._shards[number][place[of_shard]]

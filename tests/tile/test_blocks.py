@@ -1,13 +1,17 @@
 """Blocks and tiles cover every pixel, and no tile leaves its block."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from affine import Affine
 from rasterio.crs import CRS
 
+from landbalance.config import Dataset
 from landbalance.errors import UserError
 from landbalance.raster import Grid
 from landbalance.tile.blocks import Placement, Window, blocks, frame_place, place_scenes, starts, tile_windows
+from landbalance.tile.cut import _pieces
 
 UTM = CRS.from_epsg(32633)
 
@@ -54,6 +58,15 @@ def test_tiles_cover_the_scene_and_stay_in_their_block(
             covered[inner.row : inner.row + inner.height, inner.col : inner.col + inner.width] = True
     assert (owner >= 0).all()
     assert covered.all()
+
+
+@pytest.mark.parametrize("stride", [16, 8, 4])
+def test_tiles_cut_at_once_are_no_more_where_they_overlap(dataset: Callable[..., Dataset], stride: int) -> None:
+    pixels = 128 * 128
+    settings = dataset(tiles={"size": 16, "stride": stride}, split={"by": "block", "size": 256})
+    pieces = _pieces(settings, grid(256, 256), Placement(0, 0, 0), pixels)
+    assert sum(map(len, pieces)) == (240 // stride + 1) ** 2
+    assert max(sum(window.height * window.width for window in piece) for piece in pieces) == pixels
 
 
 def test_a_raster_smaller_than_a_tile_gives_one_padded_tile() -> None:

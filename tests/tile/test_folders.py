@@ -2,13 +2,14 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import rasterio
 from PIL import Image
 
 from landbalance.config import Dataset
@@ -90,8 +91,6 @@ def test_the_split_follows_the_seed(tmp_path: Path, write_images: WriteImages) -
 
 
 def test_bands_of_a_tiff_keep_their_type(tmp_path: Path) -> None:
-    import rasterio
-
     rng = np.random.default_rng(0)
     for kind in ("Forest", "River"):
         (tmp_path / "2750" / kind).mkdir(parents=True)
@@ -185,6 +184,43 @@ def test_many_images_are_decoded_by_several_processes(
     damaged = tmp_path / "2750" / "River" / "River_7.png"
     damaged.write_bytes(damaged.read_bytes()[:60])
     assert "River_7.png: cannot be read" in message_of(tmp_path, folders_dataset())
+
+
+def test_a_table_that_leaves_all_images_out(tmp_path: Path, write_images: WriteImages) -> None:
+    write_images(tmp_path / "2750", {"Forest": 2, "River": 2})
+    (tmp_path / "split.csv").write_text("image,part\nForest_0.png,unused\nelsewhere.png,train\n")
+    split = {"by": "column", "file": "split.csv", "column": "part"}
+    assert "none of the 4 images of the classes in" in message(tmp_path, folders_dataset(split=split))
+
+
+def test_an_image_with_nan_is_named(tmp_path: Path) -> None:
+    for kind in ("Forest", "River"):
+        (tmp_path / "2750" / kind).mkdir(parents=True)
+        for number in range(4):
+            values = np.ones((3, 8, 8), np.float32)
+            values[0, 0, :number] = np.nan if kind == "River" and number == 3 else 1
+            path = tmp_path / "2750" / kind / f"{number}.tif"
+            with rasterio.open(path, "w", driver="GTiff", count=3, height=8, width=8, dtype="float32") as file:
+                file.write(values)
+    assert "River/3.tif: 3 of its 192 values are NaN or infinite" in message(tmp_path, folders_dataset())
+
+
+def test_large_images_are_handed_on_by_bytes(
+    tmp_path: Path, write_images: WriteImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5})
+    chunks = []
+
+    def seen(function: Callable[[Any], Any], items: Sequence[Any], least: int) -> Iterator[Any]:
+        chunks.extend(map(len, items))
+        return map(function, items)
+
+    monkeypatch.setattr("landbalance.tile.folders.on_all_cores", seen)
+    for most, expected in ((3 * 192, [3, 3, 3, 1]), (1, [1] * 10)):
+        monkeypatch.setattr("landbalance.tile.folders._BYTES_AT_ONCE", most)
+        run("e", folders_dataset(), tmp_path, tmp_path / "store")
+        assert chunks == expected
+        chunks.clear()
 
 
 def test_what_is_wrong_with_the_folders_is_said(tmp_path: Path, write_images: WriteImages) -> None:

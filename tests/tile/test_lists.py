@@ -28,6 +28,14 @@ def test_lists_name_images_with_any_suffix(lists: Path) -> None:
     assert splits(lists, train=["train.txt"], test=["test.txt"]) == [0, 2, 0]
 
 
+def test_a_point_in_a_name_begins_no_suffix(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("airport_1.0\nairport_2.0.JPG\n")
+    (tmp_path / "test.txt").write_text("airport_1.5\n")
+    images = [PurePosixPath("airport", f"airport_{name}.tif") for name in ("1.0", "1.5", "2.0")]
+    split = ListSplit(by="list", train=["train.txt"], test=["test.txt"])
+    assert splits_of_images(split, tmp_path, images).tolist() == [0, 2, 0]
+
+
 def test_patterns_mean_folders(tmp_path: Path) -> None:
     assert splits(tmp_path, train=["Forest/*_1*"], validation=["Forest/*_2*"], test=["River/*"]) == [0, 1, 2]
 

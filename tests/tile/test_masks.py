@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import rasterio
 from PIL import Image
 
 from landbalance.config import Dataset
@@ -138,6 +139,24 @@ def test_a_table_says_the_splits(tmp_path: Path, masked: Callable[..., Dataset])
     assert index.source.nunique() == 9
     for source, split in zip(index.source, index.split, strict=True):
         assert {"train": "train", "validation": "val", "test": "test"}[split] == names[source.split("/images")[0][2:]]
+
+
+def test_no_tile_with_labels_enough(tmp_path: Path, masked: Callable[..., Dataset]) -> None:
+    write(tmp_path / "d")
+    with pytest.raises(UserError, match=r"none of the 72 tiles is in a split and has labels enough"):
+        tiled(tmp_path, masked(tiles={"labelled": 1.0}))
+
+
+def test_an_image_with_infinity_is_named(tmp_path: Path, masked: Callable[..., Dataset]) -> None:
+    write(tmp_path / "d")
+    values = np.ones((3, 24, 40), np.float32)
+    values[1, 5, 5] = np.inf
+    folder = tmp_path / "d" / "Train/Rural" / "images_png"
+    (folder / "0.png").unlink()
+    with rasterio.open(folder / "0.tif", "w", driver="GTiff", count=3, height=24, width=40, dtype="float32") as file:
+        file.write(values)
+    with pytest.raises(UserError, match=r"0\.tif: 1 of its 2880 values are NaN or infinite"):
+        tiled(tmp_path, masked())
 
 
 def test_at_most_so_many_training_tiles_of_a_class(tmp_path: Path, masked: Callable[..., Dataset]) -> None:

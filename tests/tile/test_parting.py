@@ -8,6 +8,7 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyogrio
 import pytest
 import shapely
 
@@ -128,6 +129,37 @@ def test_splits_of_a_field_are_kept(place: Build, dataset: Build, caplog: pytest
 def test_a_column_that_tells_nothing(place: Build, dataset: Build, split: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         tiled(place(40, part=["a", "b"]), dataset(split={"by": "column", **split}))
+
+
+def test_a_field_is_read_from_the_layer_of_the_labels(place: Build, dataset: Build) -> None:
+    """Though a table without geometries comes first in the file."""
+    folder = place(40, part=["train", "test"])
+    frame = gpd.read_file(folder / "labels.gpkg")
+    path, notes = folder / "labels.gdb", pd.DataFrame({"part": ["test"] * 40})
+    pyogrio.write_dataframe(notes, path, layer="notes", driver="OpenFileGDB")
+    pyogrio.write_dataframe(frame, path, layer="areas", driver="OpenFileGDB", geometry_type="MultiPolygon", append=True)
+    assert pyogrio.list_layers(path)[:, 0].tolist() == ["notes", "areas"]
+    labels = {"path": "labels.gdb", "field": "kind"}
+    _, index = tiled(folder, dataset(labels=labels, split={"by": "column", "column": "part"}, tiles={"size": 4}))
+    assert set(index.split) == {"train", "test"}
+
+
+def test_unlabelled_pixels_are_of_no_other_split(
+    tmp_path: Path, dataset: Build, write_scene: Build, square: Build
+) -> None:
+    """A tile of classification may have some; one with a label of another split, or of none, is left out."""
+    write_scene(tmp_path / "scene.tif", np.ones((8, 48), np.uint8))
+    shapes = [square(0, 8 * number, 6, 8) for number in range(6)]
+    parts = ["train", "val", "test", "train", "train", "other"]
+    shapes[3] = square(0, 24, 6, 5)
+    shapes.append(square(0, 29, 6, 2))  # shares the fourth tile, in no split
+    frame = gpd.GeoDataFrame(
+        {"kind": "lake", "part": [*parts, "other"]}, geometry=shapes, crs="EPSG:32633"
+    )  # fmt: skip
+    frame.to_file(tmp_path / "labels.gpkg")
+    split = {"by": "column", "column": "part", "buffer": 0}
+    _, index = tiled(tmp_path, dataset(task="classification", split=split, tiles={"size": 8}))
+    assert dict(zip(index.col, index.split, strict=True)) == {0: "train", 8: "validation", 16: "test", 32: "train"}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import pytest
+import rasterio.shutil
 import shapely
 import yaml
 
@@ -16,6 +17,7 @@ from landbalance.config import Dataset
 from landbalance.errors import UserError
 from landbalance.files import digest
 from landbalance.tile import run
+from landbalance.tile.files import file_states
 from landbalance.tiles import open_tiles
 
 Build = Callable[..., Any]
@@ -113,6 +115,45 @@ def test_scenes_are_cut_again_for_a_changed_file(sources: Path, of: Build, name:
     assert (after["b"] != before["b"]) is (name == "labels.gpkg")
 
 
+@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("spelled", ["./a.tif", "linked/a.tif", "mosaic.vrt", "nested.vrt"])
+def test_a_changed_file_is_noticed_however_it_is_named(
+    sources: Path, dataset: Build, spelled: str, noted: bool
+) -> None:
+    (sources / "linked").symlink_to(sources)
+    if spelled.endswith(".vrt"):
+        rasterio.shutil.copy(sources / "a.tif", sources / "mosaic.vrt", driver="VRT")
+        text = (sources / "mosaic.vrt").read_text()
+        assert ">a.tif<" in text
+        (sources / "nested.vrt").write_text(text.replace(">a.tif<", ">mosaic.vrt<"))
+    if noted:
+        write_manifest(sources)
+    one = dataset(scenes={"a": {"bands": {"B1": spelled}}})
+    run("d", one, sources, sources / "store")
+    before = when(sources)
+    run("d", one, sources, sources / "store")
+    assert when(sources) == before
+    (sources / "a.tif").write_bytes((sources / "a.tif").read_bytes() + b"\0")
+    if noted:
+        write_manifest(sources)
+    run("d", one, sources, sources / "store")
+    assert when(sources) != before
+
+
+def test_a_changed_product_is_noticed(sources: Path, dataset: Build) -> None:
+    product = sources / "X.SAFE"
+    (product / "IMG").mkdir(parents=True)
+    band = product / "IMG" / "B02.jp2"
+    band.write_bytes(b"one")
+    settings = dataset(scenes={"a": {"product": "X.SAFE/", "bands": ["B02"]}})
+    one = file_states(settings, sources, "a")
+    band.write_bytes(b"other")
+    assert file_states(settings, sources, "a") != one
+    record = {"path": "X.SAFE/IMG/B02.jp2", "bytes": 5, "sha256": digest(band)}
+    (sources / "manifest.json").write_text(json.dumps({"sources": [{"files": [record]}]}))
+    assert list(record.values()) in file_states(settings, sources, "a")
+
+
 def test_a_scene_that_fails_stops_no_other(sources: Path, of: Build) -> None:
     data = (sources / "b.tif").read_bytes()
     (sources / "b.tif").write_bytes(data[: len(data) // 2])
@@ -127,6 +168,17 @@ def test_a_scene_that_fails_stops_no_other(sources: Path, of: Build) -> None:
     after = when(sources)
     assert {name: after[name] for name in before} == before
     assert list(after) == ["a", "b", "c"]
+
+
+def test_what_a_killed_job_left_is_removed(sources: Path, of: Build) -> None:
+    scenes = sources / "store" / "scenes"
+    for name in (".a.17.part", ".a.b.17.part"):
+        (scenes / name).mkdir(parents=True)
+        (scenes / name / "images.npy").write_bytes(b"half")
+    (sources / "store" / ".labels.npy.17.part").write_bytes(b"half")
+    run("d", of("a"), sources, sources / "store")
+    left = [path.relative_to(sources / "store").as_posix() for path in sources.rglob("*.part")]
+    assert left == ["scenes/.a.b.17.part"]  # of a scene called a.b, which another job may be cutting
 
 
 def test_a_scene_that_is_none(sources: Path, of: Build) -> None:

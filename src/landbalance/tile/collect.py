@@ -16,7 +16,7 @@ from rasterio.warp import transform as transform_points
 
 from landbalance.config import Dataset
 from landbalance.errors import UserError
-from landbalance.files import placed, remove
+from landbalance.files import placed, remove, remove_leftovers
 from landbalance.progress import Progress
 from landbalance.tile.blocks import Placement, cell_size
 from landbalance.tile.cells import SceneTiles, read_scenes
@@ -58,6 +58,7 @@ def collect(name: str, dataset: Dataset, source: Path, folder: Path, placements:
             f"pixels, or cover less than tiles.labelled ({dataset.tiles.labelled:g}) of every tile."
         )
     parted = _sampled(dataset, scenes, part_tiles(name, dataset, source, scenes))
+    remove_leftovers(folder / "labels.npy")
     with placed(folder / "labels.npy") as temporary:
         listed = _write_labels(name, dataset, scenes, parted, temporary)
         frame = _index(scenes, parted, listed)

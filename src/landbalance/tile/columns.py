@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from landbalance.config import ColumnSplit, Dataset, ListSplit
 from landbalance.errors import UserError
 from landbalance.tile.labels.values import source_value
+from landbalance.tile.labels.vector import layer_of
 from landbalance.tile.lists import splits_by_lists
 from landbalance.tiles import SPLITS
 
@@ -72,7 +73,8 @@ def splits_of_polygons(dataset: Dataset, split: ColumnSplit, source: Path) -> di
     import pyogrio
 
     assert dataset.labels is not None and dataset.labels.path is not None
-    path, layer = source / dataset.labels.path, getattr(dataset.labels, "layer", None)
+    path = source / dataset.labels.path
+    layer = layer_of(path, getattr(dataset.labels, "layer", None))
     fields = list(pyogrio.read_info(path, layer=layer)["fields"])
     if split.column not in fields:
         raise UserError(f"{path}: has no field {split.column} (split.column); there are: {', '.join(fields)}.")

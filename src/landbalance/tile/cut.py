@@ -1,7 +1,8 @@
 """One scene into tiles, whatever split they will be in: images, labels and statistics in files of its own.
 
 The scene is read in pieces of some megapixels, each decoded once, by several threads; memory does not grow with it.
-Nothing here depends on another scene, so each is a job of its own, and a scene added later is the only one cut.
+Nothing here depends on another scene, but for where blocks begin: each is a job of its own, and one that is added at
+the end is the only one cut.
 """
 
 import logging
@@ -41,7 +42,7 @@ CARD, TABLE, IMAGES, LABELS = "cut.json", "tiles.parquet", "images.npy", "labels
 COUNTS, MOMENTS = "counts.npy", "moments.npy"
 
 _PIECES_BYTES = 64 << 20
-"""Of the images that all threads read at once."""
+"""Of the tiles that all threads cut at once."""
 _PIECE_SIDE = 2048
 
 T = TypeVar("T")
@@ -152,14 +153,16 @@ def _readers(
 
 
 def _pieces(dataset: Dataset, grid: Grid, placement: Placement, pixels: int) -> list[list[Window]]:
-    """Return the windows of all tiles, those together that are read at once: squares of about `pixels`.
+    """Return the windows of all tiles, those together that are read at once: squares whose tiles have about `pixels`.
 
-    Their width is a power of two, as that of a file's own blocks often is, so that few blocks are decoded twice.
+    Their width is a power of two, as that of a file's own blocks often is, so that few blocks are decoded twice; it is
+    about a tile's at least. Where tiles overlap, they have more pixels than the square.
     """
-    side = min(2 ** int(math.log2(max(math.isqrt(pixels), dataset.tiles.size))), _PIECE_SIDE)
+    size, stride = dataset.tiles.size, dataset.tiles.stride or dataset.tiles.size
+    side = min(2 ** int(math.log2(max(math.isqrt(pixels) * stride // size, size))), _PIECE_SIDE)
     pieces: dict[tuple[int, int], list[Window]] = {}
     for block in blocks(grid, placement, cell_size(dataset)):
-        for window in tile_windows(block.window, dataset.tiles.size, dataset.tiles.stride or dataset.tiles.size):
+        for window in tile_windows(block.window, size, stride):
             pieces.setdefault((window.row // side, window.col // side), []).append(window)
     return list(pieces.values())
 

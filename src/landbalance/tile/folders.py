@@ -1,6 +1,7 @@
 """Images in a folder per class into tiles."""
 
 import logging
+import math
 import os
 import warnings
 from collections import Counter
@@ -24,6 +25,7 @@ from landbalance.tile.columns import splits_of_images
 from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES
 from landbalance.tile.labels import class_index, report_values
+from landbalance.tile.lists import SUFFIXES
 from landbalance.tile.split import draw_samples, taken
 from landbalance.tile.statistics import merged, moments
 from landbalance.tile.write import GrowingArray, log_split, write_index, write_statistics
@@ -31,11 +33,8 @@ from landbalance.tiles import SPLITS, Shard
 
 _log = logging.getLogger(__name__)
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
-"""Of files that are taken for images, in lower case."""
-
-_AT_ONCE = 256
-"""Images that a process decodes before it hands them back."""
+_AT_ONCE, _BYTES_AT_ONCE = 256, 16 << 20
+"""How many images, of how many bytes, a process decodes at most before it hands them back; it is one at least."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,11 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     kept = (splits >= 0) & taken(
         classes, splits == 0, dataset.tiles.per_class, dataset.tiles.balance, dataset.split.seed
     )
+    if not kept.any():
+        raise UserError(
+            f"split: none of the {len(labelled)} images of the classes in {root} is in a split. Correct the table, or "
+            "the values under split.train, split.validation and split.test."
+        )
     paths = [path for (path, _), wanted in zip(labelled, kept, strict=True) if wanted]
     classes, splits = classes[kept], splits[kept]
     first = read_image(paths[0], dataset.folders.bands)
@@ -142,7 +146,9 @@ def _decoded(
     title: str, paths: Sequence[Path], expected: _Expected
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
     """Yield the images in order, some at once, with their `statistics.moments`."""
-    chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
+    nbytes = math.prod(expected.shape) * expected.dtype.itemsize
+    at_once = max(min(_AT_ONCE, _BYTES_AT_ONCE // nbytes), 1)
+    chunks = [paths[start : start + at_once] for start in range(0, len(paths), at_once)]
     with Progress(title, len(paths), "image") as progress:
         for images, of_images in on_all_cores(partial(_decode, expected), chunks, 8):
             yield images, of_images
@@ -162,6 +168,7 @@ def _decode(expected: _Expected, paths: Sequence[Path]) -> tuple[NDArray[Any], N
                     f"{expected.shape[2]} × {expected.shape[1]} of {expected.dtype}, and all must be alike. Resize or "
                     "remove it."
                 )
+            require_numbers(path, image)
             images[place], of_images[place] = image, moments(image, everywhere)
     return images, of_images
 
@@ -170,6 +177,21 @@ def read_image(path: Path, bands: Sequence[str] | None = None) -> NDArray[Any]:
     """Return an image as (bands, height, width); it must have as many bands as `bands` names."""
     with _strict_gdal():
         return _read(path, bands)
+
+
+def require_numbers(path: Path, image: NDArray[Any]) -> None:
+    """Stop when an image holds NaN or infinity: no pixel of an image in a folder is missing.
+
+    Raises
+    ------
+    UserError
+        It names the file and counts them.
+    """
+    if image.dtype.kind == "f" and (others := np.count_nonzero(~np.isfinite(image))):
+        raise UserError(
+            f"{path}: {others} of its {image.size} values are NaN or infinite; images in folders have no missing "
+            "pixels. Fill them or remove the image."
+        )
 
 
 @contextmanager

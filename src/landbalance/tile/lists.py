@@ -14,6 +14,9 @@ from landbalance.tiles import SPLITS
 
 _log = logging.getLogger(__name__)
 
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff"})
+"""Of files that are taken for images, in lower case."""
+
 
 def splits_by_lists(split: ListSplit, source: Path, images: Sequence[PurePosixPath]) -> NDArray[np.int8]:
     """Return the split of each image (an index into `SPLITS`); -1 for one in no list.
@@ -52,7 +55,7 @@ def _hits(entry: str, key: str, source: Path, images: Sequence[PurePosixPath]) -
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: cannot be read ({key}): {error}. See that the `sources` bring it.") from error
         # The same split is published for a data set's pictures and its GeoTIFFs.
-        names = {PurePosixPath(line.strip()).with_suffix("").as_posix() for line in lines if line.strip()}
+        names = {_without_suffix(PurePosixPath(line.strip())).as_posix() for line in lines if line.strip()}
         hits = [image.stem in names or image.with_suffix("").as_posix() in names for image in images]
     else:
         hits = [fnmatchcase(image.as_posix(), entry) for image in images]
@@ -62,3 +65,8 @@ def _hits(entry: str, key: str, source: Path, images: Sequence[PurePosixPath]) -
             f"{', '.join(map(str, images[:3]))} …. Correct it."
         )
     return np.array(hits)
+
+
+def _without_suffix(name: PurePosixPath) -> PurePosixPath:
+    """Return an image's name without its suffix, if it has one: airport_1.0 is whole."""
+    return name.with_suffix("") if name.suffix.lower() in SUFFIXES else name

@@ -20,9 +20,10 @@ from landbalance.tile.blocks import Window, tile_windows
 from landbalance.tile.columns import splits_of_images
 from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES, enough
-from landbalance.tile.folders import SUFFIXES, read_image
+from landbalance.tile.folders import read_image, require_numbers
 from landbalance.tile.labels.raster import Codes, codes_of, refuse_unknown, value_counts
 from landbalance.tile.labels.values import report_values
+from landbalance.tile.lists import SUFFIXES
 from landbalance.tile.split import drawn_groups, taken
 from landbalance.tile.statistics import merged, moments
 from landbalance.tile.write import GrowingArray, label_counts, log_split, write_index, write_statistics
@@ -83,6 +84,11 @@ def tile_masks(name: str, dataset: Dataset, source: Path, folder: Path) -> None:
     survey = _surveyed(name, pairs, work)
     splits = _splits(dataset, source, [PurePosixPath(pair.image.relative_to(root)) for pair in pairs], survey.of_images)
     wanted = enough(survey.counts, dataset) & (splits[survey.images] >= 0)
+    if not wanted.any():
+        raise UserError(
+            f"{root}: none of the {len(wanted)} tiles is in a split and has labels enough. Correct `split`, or make "
+            f"tiles.labelled ({dataset.tiles.labelled:g}) smaller."
+        )
     wanted &= taken(
         survey.counts.argmax(axis=1), wanted & (splits[survey.images] == 0), dataset.tiles.per_class,
         dataset.tiles.balance, dataset.split.seed,
@@ -133,10 +139,6 @@ def _pairs(root: Path, folders: Folders) -> Iterator[_Pair]:
         yield from (_Pair(path, masks[path.stem]) for path in images)
 
 
-def _rasters(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
-
-
 @dataclass(frozen=True)
 class _Work:
     """What to do with each image and mask; it goes to the processes that do it."""
@@ -158,7 +160,9 @@ class _Work:
     def read(self, pair: _Pair) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Return an image and the class of each of its pixels."""
         assert self.dataset.folders is not None
-        return read_image(pair.image, self.dataset.folders.bands), self.codes.looked_up(_mask(pair))
+        image = read_image(pair.image, self.dataset.folders.bands)
+        require_numbers(pair.image, image)
+        return image, self.codes.looked_up(_mask(pair))
 
 
 def _surveyed(name: str, pairs: Sequence[_Pair], work: _Work) -> _Survey:

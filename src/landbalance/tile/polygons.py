@@ -141,12 +141,13 @@ def _part_pixels(scenes: Sequence[SceneTiles], splits: Sequence[NDArray[np.int8]
 def _foreign(
     tiles: SceneTiles, labels: SceneLabels, of_polygon: Mapping[int, int], buffer: int
 ) -> Callable[[Cell, int], Any]:
-    """Return a function that gives the pixels of a cell that are of another split, or too near to a later one."""
+    """Return a function that gives the pixels of a cell with a label of another split, or too near to a later one."""
 
     def foreign(cell: Cell, split: int) -> NDArray[np.bool_]:
-        around = _split_raster(labels.objects(_cell_window(tiles, cell, buffer)), of_polygon)
+        objects = labels.objects(_cell_window(tiles, cell, buffer))
+        around = _split_raster(objects, of_polygon)
         inside = (slice(buffer, buffer + tiles.size),) * 2
         near = maximum_filter(around, 2 * buffer + 1, mode="constant", cval=-1)[inside] > split
-        return np.asarray((around[inside] != split) | near)
+        return np.asarray(((objects[inside] >= 0) & (around[inside] != split)) | near)
 
     return foreign

@@ -3,18 +3,18 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import landbalance
 from landbalance.config import Dataset
 from landbalance.errors import UserError
-from landbalance.files import digest, placed, read_json, remove, write_json
+from landbalance.files import digest, placed, read_json, remove, remove_leftovers, write_json
 from landbalance.tile.blocks import Placement, cell_size
 from landbalance.tile.collect import collect
 from landbalance.tile.cores import cores
 from landbalance.tile.cut import CARD, IMAGES, Cut, cut_scene
+from landbalance.tile.files import file_states
 from landbalance.tile.folders import tile_folders
 from landbalance.tile.masks import tile_masks
 from landbalance.tile.scenes import placements_of, read_grids
@@ -51,6 +51,7 @@ def run(name: str, dataset: Dataset, source: Path, folder: Path, scene: str | No
     if dataset.folders is not None:
         if scene is not None:
             raise UserError(f"{name}: has no scenes, so there is no scene {scene} to cut. Leave --scene out.")
+        remove_leftovers(folder)
         with placed(folder) as temporary:
             temporary.mkdir()
             tile = tile_folders if dataset.folders.masks is None else tile_masks
@@ -83,6 +84,7 @@ def _cut(name: str, dataset: Dataset, source: Path, store: Path, scene: str, pla
     if (folder / CARD).is_file() and read_json(folder / CARD)["key"] == key and (folder / IMAGES).is_file():
         _log.info("%s: nothing has changed since it was cut", scene)
     else:
+        remove_leftovers(folder)
         with placed(folder) as temporary:
             temporary.mkdir()
             workers = min(cores(), _MOST_WORKERS)
@@ -99,7 +101,7 @@ def _key(dataset: Dataset, source: Path, scene: str, placement: Placement) -> st
     parts = {
         "settings": cut_settings(dataset, scene),
         "placement": [placement.row, placement.col],
-        "files": list(_file_states(dataset, source, scene)),
+        "files": file_states(dataset, source, scene),
         "code": [digest(path) for path in code],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -115,41 +117,6 @@ def cut_settings(dataset: Dataset, scene: str) -> dict[str, Any]:
         "tiles": dataset.tiles.model_dump(mode="json", include={"size", "stride", "labelled"}),
         "cell": cell_size(dataset),
     }
-
-
-def _file_states(dataset: Dataset, source: Path, scene: str) -> Iterator[list[Any]]:
-    """Yield path and checksum of the files that a scene is made of, as the download stage noted them.
-
-    Without such a note, of files put there by hand, size and time of change stand for the checksum.
-    """
-    manifest = source / "manifest.json"
-    named = list(_texts(cut_settings(dataset, scene)))
-    if manifest.is_file():
-        records = [record for part in read_json(manifest)["sources"] for record in part["files"]]
-        for record in sorted(records, key=lambda record: str(record["path"])):
-            if any(_belongs(record["path"], text) for text in named):
-                yield [record["path"], record["bytes"], record["sha256"]]
-        return
-    for path in sorted(source.rglob("*")):
-        relative = path.relative_to(source).as_posix()
-        if path.is_file() and any(_belongs(relative, text) for text in named):
-            yield [relative, path.stat().st_size, path.stat().st_mtime_ns]
-
-
-def _belongs(path: str, named: str) -> bool:
-    """Return whether a file is the one named in the settings, lies below it, or beside it (b.tif.aux.xml, b.prj)."""
-    stem = named.rpartition("/")[0] + "/" + named.rpartition("/")[2].partition(".")[0]
-    return path == named or path.startswith(f"{named}/") or path.startswith(f"{stem.lstrip('/')}.")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in plain values that may name a file; the number of a band after the colon is left out."""
-    if isinstance(value, str):
-        yield value
-        yield value.rpartition(":")[0] or value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
 
 
 def _raise_failed(failed: dict[str, UserError], count: int) -> None:

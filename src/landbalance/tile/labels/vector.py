@@ -97,7 +97,7 @@ def read_shapes(path: Path, labels: VectorLabels, classes: Sequence[ClassInfo], 
     UserError
         When the file, layer, field or CRS is missing.
     """
-    layer = _layer(path, labels.layer)
+    layer = layer_of(path, labels.layer)
     with _reading(path):
         info = pyogrio.read_info(path, layer=layer, force_total_bounds=True)
     _require_field(path, labels.field, info)
@@ -167,7 +167,14 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _layer(path: Path, wanted: str | None) -> str:
+def layer_of(path: Path, wanted: str | None) -> str:
+    """Return the layer of a vector file that is wanted, or its only one with geometries.
+
+    Raises
+    ------
+    UserError
+        When the file is missing or damaged, has no such layer, or several while none is wanted.
+    """
     if not path.exists():
         raise UserError(
             f"{path}: not found (labels.path). Correct the path, or see that the dataset's `sources` bring it."
