@@ -75,7 +75,7 @@ def expected_size(source: Source, title: str) -> int | None:
     if source.url is None:
         return None
     if _over_http(source.url):
-        return transfer.size(_signature(source, title)(source.url))
+        return transfer.size(source.url, _signature(source, title))
     return cloud.size(source.url, title)
 
 

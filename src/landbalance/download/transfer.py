@@ -94,10 +94,16 @@ def fetch(transfer: Transfer) -> None:
         persistently(transfer, lambda: _fetch_once(session, transfer))
 
 
-def size(url: str) -> int | None:
-    """Return the bytes that `url` will give, as far as the server tells without sending them."""
+def size(url: str, sign: Callable[[str], str] = str) -> int | None:
+    """Return the bytes that `url` will give, as far as the server tells without sending them.
+
+    Parameters
+    ----------
+    sign : callable
+        As of a `Transfer`; where it fails, too, fetching will tell.
+    """
     with suppress(requests.RequestException, urllib3.exceptions.HTTPError, ValueError), _session() as session:
-        answer = session.head(url, allow_redirects=True, timeout=_TIMEOUTS)
+        answer = session.head(sign(url), allow_redirects=True, timeout=_TIMEOUTS)
         length = answer.headers.get("Content-Length", "")
         if answer.status_code == HTTPStatus.OK and length.isdigit():
             return int(length)
