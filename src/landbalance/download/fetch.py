@@ -118,11 +118,13 @@ def _fetch_from_any(source: Source, place: Place, key: str, advance: Callable[[f
     assert source.url is not None
     sign, failures = _signature(source, key), []
     for url in (source.url, *source.mirrors):
-        one = Transfer(url, place.partial, f"{key}: {address_name(url)}", advance, sign)
+        one = Transfer(url, place.partial, f"{key}: {address_name(url)}", advance, sign, source.unverified)
         if source.unverified:
-            one.drop()  # nothing would tell a mixture of two versions
+            one.recall()
         try:
-            return _fetch_checked(source, one)
+            sha256 = _fetch_checked(source, one)
+            files.remove(one.version)
+            return sha256
         except Unfetchable as failure:
             failures.append(str(failure))
             if source.mirrors:
