@@ -61,6 +61,7 @@ localrules:
 # Not during a dry run, which leaves no file behind.
 onstart:
     freeze(CONFIG, RESULTS)
+    show_alive(log)
     if workflow.execution_settings.lock:
         cancel_orphans(Path(".snakemake", "log"))
 

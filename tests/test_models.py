@@ -136,6 +136,17 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
         load_starting_weights(resnet(5), tmp_path / "broken", 5)
 
 
+def test_resnet9_has_only_gradients_that_repeat_on_a_gpu() -> None:
+    """See the list in torch.use_deterministic_algorithms, which stops a training on a GPU at one that does not."""
+    waiting, names = [resnet(5).train()(torch.randn(2, 3, 64, 64)).grad_fn], set()
+    while waiting:
+        if (node := waiting.pop()) is not None:
+            names.add(node.name())
+            waiting += [before for before, _ in node.next_functions]
+    assert {"AmaxBackward0", "MaxPool2DWithIndicesBackward0"} <= names
+    assert not {name for name in names if "Adaptive" in name or "Pool3D" in name or "Upsample" in name}
+
+
 def test_resnet9_refuses_tiles_that_pooling_leaves_nothing_of() -> None:
     model = Model(architecture="resnet9", width=4)
     check_tile_size(build_model(model, 3, 5), model, 3, 16)

@@ -12,6 +12,7 @@ import geopandas
 import numpy as np
 import pytest
 import rasterio
+import requests
 import yaml
 from rasterio.transform import from_origin
 from shapely.geometry import box
@@ -284,12 +285,44 @@ def test_addresses_are_signed_when_they_are_fetched(
     assert "secret" not in (tmp_path / "d" / "manifest.json").read_text()
 
 
+def test_a_signer_that_fails_while_sizes_are_asked_stops_nothing(
+    server: StacServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planetary_computer = pytest.importorskip("planetary_computer")
+    answers: list[Exception] = [requests.ConnectionError("no way to the signer")]
+
+    def sign(url: str) -> str:
+        if answers:
+            raise answers.pop()
+        return url
+
+    monkeypatch.setattr(planetary_computer, "sign_url", sign)
+    url = f"{server.root}/files/S2A_one/B02.tif"
+    source = {"url": url, "signing": "planetary-computer", "unverified": True, "licence": "none"}
+    download("d", [fetch_module.Source.model_validate(source)], tmp_path / "d")
+    assert answers == []
+    assert (tmp_path / "d" / "B02.tif").is_file()
+
+
+@pytest.mark.parametrize("named", [True, False])
 def test_the_planetary_computers_files_are_marked_for_signing(
-    server: StacServer, monkeypatch: pytest.MonkeyPatch
+    server: StacServer, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     monkeypatch.setitem(sys.modules["landbalance.search"].CATALOGUES, "planetary-computer", server.root)
-    server.items[0]["assets"]["blue"]["href"] = "https://sentinel2l2a01.blob.core.windows.net/x/B02.tif?sig=old"
-    found = yaml.safe_load(search(wanted(server, api="planetary-computer", dates="2021-01-01/2021-12-31")))
-    assert found["sources"][0]["url"] == "https://sentinel2l2a01.blob.core.windows.net/x/B02.tif"
-    assert found["sources"][0]["signing"] == "planetary-computer"
+    api = "planetary-computer" if named else server.root
+    address = "https://sentinel2l2a01.blob.core.windows.net/x/B02.tif"
+    blue = server.items[0]["assets"]["blue"]
+    blue |= {"href": f"{address}?st=2021&sig=old", "alternate": {"eu": {"href": f"{address}.eu?sig=old"}}}
+    found = yaml.safe_load(search(wanted(server, api=api, dates="2021-01-01/2021-12-31")))
+    source = found["sources"][0]
+    assert (source["url"], source["mirrors"], source["signing"]) == (address, [f"{address}.eu"], "planetary-computer")
     assert "signing" not in found["sources"][1]
+
+
+def test_another_catalogues_signature_is_left_out_but_only_that(server: StacServer) -> None:
+    address = "https://account.blob.core.windows.net/x/B02.tif"
+    blue = server.items[0]["assets"]["blue"]
+    blue |= {"href": f"{address}?sig=old", "alternate": {"other": {"href": "https://example.org/B02.tif?download=1"}}}
+    source = yaml.safe_load(search(wanted(server, dates="2021-01-01/2021-12-31")))["sources"][0]
+    assert (source["url"], source["mirrors"]) == (address, ["https://example.org/B02.tif?download=1"])
+    assert "signing" not in source

@@ -141,7 +141,7 @@ def _resnet9(model: Model, bands: int, classes: int) -> nn.Module:
         _convolution(2 * width, 4 * width, pool=True),
         _convolution(4 * width, 8 * width, pool=True),
         _Residual(8 * width),
-        nn.AdaptiveMaxPool2d(1),
+        _Maximum(),
         nn.Flatten(),
         nn.Linear(8 * width, classes),
     )
@@ -151,6 +151,14 @@ def _convolution(inputs: int, outputs: int, stride: int = 1, pool: bool = False)
     layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)]
     layers += [nn.MaxPool2d(2)] if pool else []
     return nn.Sequential(*layers, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+class _Maximum(nn.Module):
+    """Takes the maximum over the pixels; the gradient of `AdaptiveMaxPool2d` does not repeat to the bit on a GPU."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the maxima of `images`, as images of one pixel."""
+        return images.amax((-2, -1), keepdim=True)
 
 
 class _Residual(nn.Module):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
@@ -214,12 +214,24 @@ def _source(asset: Any, place: str, api: str) -> dict[str, Any]:
     addresses = [href for href in dict.fromkeys([asset.href, *others]) if _ADDRESS.match(href)]
     if not addresses:
         raise UserError(f"{asset.href}: an asset that cannot be fetched; allowed: https, s3, gs and file addresses.")
+    addresses = [_unsigned(address) for address in addresses]
     source: dict[str, Any] = {"url": addresses[0]}
-    if api == "planetary-computer" and (urlsplit(addresses[0]).hostname or "").endswith(_SIGNED_HOST):
-        source = {"url": addresses[0].partition("?")[0], "signing": "planetary-computer"}
+    signs = urlsplit(CATALOGUES.get(api, api)).hostname == urlsplit(CATALOGUES["planetary-computer"]).hostname
+    if signs and any(_in_azure(address) for address in addresses):
+        source["signing"] = "planetary-computer"
     if addresses[1:]:
         source["mirrors"] = addresses[1:]
     return source | {"name": place} | _checksum(asset)
+
+
+def _unsigned(address: str) -> str:
+    """Return an address of Azure's storage without a signature, which is a secret and expires."""
+    signed = _in_azure(address) and "sig" in parse_qs(urlsplit(address).query)
+    return address.partition("?")[0] if signed else address
+
+
+def _in_azure(address: str) -> bool:
+    return (urlsplit(address).hostname or "").endswith(_SIGNED_HOST)
 
 
 def _checksum(asset: Any) -> dict[str, Any]:

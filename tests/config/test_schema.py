@@ -46,13 +46,21 @@ def test_schema_is_closed(change: dict[str, Any]) -> None:
         jsonschema.validate({**config, **change}, json.loads((ROOT / CONFIG_SCHEMA).read_text(encoding="utf-8")))
 
 
+def test_schema_wants_a_licence_unless_the_catalogue_has_one() -> None:
+    config = yaml.safe_load((ROOT / "configs/arms.yaml").read_text(encoding="utf-8"))
+    assert "licence" not in config["datasets"]["eurosat"]["sources"][0]
+    del config["datasets"]["havel"]["sources"][0]["licence"]
+    with pytest.raises(jsonschema.ValidationError, match="'licence' is a required property"):
+        jsonschema.validate(config, json.loads((ROOT / CONFIG_SCHEMA).read_text(encoding="utf-8")))
+
+
 def objects(node: Any) -> list[dict[str, Any]]:
-    """Return every part of a schema that has properties."""
+    """Return every section of a schema; conditions, which have no type, are none."""
     if isinstance(node, list):
         return [found for item in node for found in objects(item)]
     if not isinstance(node, dict):
         return []
-    own = [node] if "properties" in node else []
+    own = [node] if "properties" in node and node.get("type") == "object" else []
     return own + [found for value in node.values() for found in objects(value)]
 
 

@@ -153,6 +153,49 @@ def test_without_a_checksum_what_an_older_run_left_is_not_trusted(server: Server
     assert tree(folder) == FILES
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_without_a_checksum_the_next_run_goes_on_with_the_same_version_only(
+    server: Server, sources: Build, folder: Path, changed: bool
+) -> None:
+    old, new = os.urandom(300_000), os.urandom(310_000)
+    source = {"url": server.url("x.tif"), "unverified": True}
+    server.content, server.cuts, server.headers = old, [100_000], {"ETag": '"old"'}
+    original = server.answer
+
+    def refusing(handler: object) -> None:
+        original(handler)  # type: ignore[arg-type]
+        if len(server.asked) == 1:
+            server.statuses = [(404, {})]
+
+    server.answer = refusing  # type: ignore[assignment,method-assign]
+    with pytest.raises(UserError, match="404"):
+        run("d", sources(source), folder)
+    if changed:
+        server.content, server.headers = new, {"ETag": '"new"'}
+    run("d", sources(source), folder)
+    assert (folder / "x.tif").read_bytes() == (new if changed else old)
+    assert server.conditions[-1] == '"old"'
+    begun = server.asked[-1]
+    assert begun is not None and 0 < int(re.sub(r"\D", "", begun)) <= 100_000
+    assert not (folder.parent / ".partial").exists()
+
+
+def test_without_a_checksum_a_part_of_another_version_is_refused(server: Server, sources: Build, folder: Path) -> None:
+    """A server that ignores If-Range."""
+    old, new = os.urandom(300_000), os.urandom(310_000)
+    server.content, server.cuts, server.headers = old, [100_000], {"ETag": '"old"'}
+    original = server.answer
+
+    def replaced(handler: object) -> None:
+        del handler.headers["If-Range"]  # type: ignore[attr-defined]
+        original(handler)  # type: ignore[arg-type]
+        server.content, server.headers = new, {"ETag": '"new"'}
+
+    server.answer = replaced  # type: ignore[assignment,method-assign]
+    run("d", sources({"url": server.url("x.tif"), "unverified": True}), folder)
+    assert (folder / "x.tif").read_bytes() == new
+
+
 # Names
 
 

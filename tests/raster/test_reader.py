@@ -148,6 +148,24 @@ def test_a_pixel_that_is_0_in_all_bands_is_missing(tmp_path: Path) -> None:
     assert valid.tolist() == [[False, True], [True, True]]
 
 
+def test_fill_stays_missing_where_numbers_are_converted(tmp_path: Path) -> None:
+    """Bands taken out of a Sentinel-2 product: 0 is fill and no file says so; an offset would make it a value."""
+    for name, values in (("a", [[0, 0, 3000, 1000]]), ("b", [[0, 500, 3000, 1000]])):
+        write(tmp_path / f"{name}.tif", np.array(values, np.uint16))
+    with open_scene(scene("a.tif", "b.tif", offset=-1000.0), tmp_path, None, "nearest") as reader:
+        images, valid = reader.read(0, 0, 1, 4)
+    assert valid.tolist() == [[False, True, True, True]]
+    assert images[:, 0].tolist() == [[0, 1, 2000, 1], [0, 1, 2000, 1]]
+
+
+def test_zeros_are_values_where_missing_pixels_have_another_one(tmp_path: Path) -> None:
+    write(tmp_path / "a.tif", np.array([[0, -9999, 0.25]], np.float32), nodata=-9999)
+    with open_scene(scene("a.tif", scale=10_000.0), tmp_path, None, "nearest") as reader:
+        images, valid = reader.read(0, 0, 1, 3)
+    assert valid.tolist() == [[True, False, True]]
+    assert images[0].tolist() == [[1, 0, 2500]]
+
+
 def test_interpolation_keeps_nodata_out(tmp_path: Path) -> None:
     values = np.full((6, 6), 1000, np.uint16)
     values[:, :2] = 0

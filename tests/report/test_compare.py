@@ -71,6 +71,21 @@ def test_all_runs_are_timed_to_the_same_accuracy(layout: Layout) -> None:
     assert [found[arm]["seconds_to_level"] for arm in ("equal", "balanced")] == [pytest.approx(8.2)] * 2
 
 
+def test_without_validation_all_but_the_time_to_an_accuracy_is_compared(config: Config, tmp_path: Path) -> None:
+    layout, experiment = Layout(tmp_path / "results"), "patches-resnet-ratio-4-equal-0"
+    write_experiment(layout, experiment, "equal", (8, 8), 0.5, epochs=2)
+    write_json(layout.evaluate(experiment) / "metrics.json", patch_metrics() | {"overall_accuracy": 0.7})
+    history = pd.read_parquet(layout.train(experiment) / "history.parquet")
+    history["validation_accuracy"] = np.nan
+    history.to_parquet(layout.train(experiment) / "history.parquet")
+    run_compare(config, layout)
+    equal = cells(layout)["equal"]
+    assert (equal["accuracy"], equal["level"], equal["seconds_to_level"]) == (0.7, None, None)
+    said = Page((layout.compare() / "index.html").read_text(encoding="utf-8")).said("")
+    assert "Time to an accuracy" in said
+    assert "reached by" not in said
+
+
 def test_cells_not_run_are_shown_as_missing(layout: Layout) -> None:
     unweighted = cells(layout)["unweighted"]
     assert unweighted["missing"] == [f"patches-resnet-ratio-4-unweighted-{seed}" for seed in range(3)]

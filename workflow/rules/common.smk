@@ -25,7 +25,7 @@ from snakemake.common import get_appdirs
 import landbalance
 from landbalance.check import check_run, check_site
 from landbalance.cluster import load_cluster
-from landbalance.cluster.orphans import cancel_orphans
+from landbalance.cluster.orphans import cancel_orphans, show_alive
 from landbalance.config import parse_config
 from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError

@@ -15,8 +15,15 @@ Address = Annotated[str, StringConstraints(pattern=r"^(https?|s3|gs|file)://")]
 Resampling = Literal["nearest", "bilinear", "cubic", "average"]
 
 
+def _or_entrys_licence(schema: dict[str, Any]) -> None:
+    """Let an editor's schema leave the licence to the dataset, which may have it from the catalogue."""
+    schema.pop("required")
+
+
 class Source(Settings):
     """One file or folder to fetch; exactly one of `package`, `url` and `path`."""
+
+    model_config = ConfigDict(json_schema_extra=_or_entrys_licence)
 
     package: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+$")] | None = Field(
         None,
@@ -104,7 +111,9 @@ class ClassInfo(Settings):
 
 def _or_catalogue(schema: dict[str, Any]) -> None:
     """Let an editor's schema want the needed keys only of a dataset that takes none from the catalogue."""
-    schema["if"], schema["else"] = {"required": ["catalogue"]}, {"required": schema.pop("required")}
+    licensed = {"sources": {"items": {"required": ["licence"]}}}
+    schema["if"] = {"required": ["catalogue"]}
+    schema["else"] = {"required": schema.pop("required"), "properties": licensed}
 
 
 class Dataset(Settings):

@@ -80,7 +80,7 @@ def expected_size(source: Source, title: str) -> int | None:
     if source.url is None:
         return None
     if _over_http(source.url):
-        return transfer.size(_signature(source, title)(source.url))
+        return transfer.size(source.url, _signature(source, title))
     return cloud.size(source.url, title)
 
 
@@ -124,11 +124,13 @@ def _fetch_from_any(source: Source, place: Place, key: str, advance: Callable[[f
     for url in _addresses(source):
         if not (online or _on_this_machine(url)):
             continue
-        one = Transfer(url, place.partial, f"{key}: {address_name(url)}", advance, sign)
+        one = Transfer(url, place.partial, f"{key}: {address_name(url)}", advance, sign, source.unverified)
         if source.unverified:
-            one.drop()  # nothing would tell a mixture of two versions
+            one.recall()
         try:
-            return _fetch_checked(source, one)
+            sha256 = _fetch_checked(source, one)
+            files.remove(one.version)
+            return sha256
         except Unfetchable as failure:
             failures.append(str(failure))
             if source.mirrors:

@@ -56,6 +56,9 @@ class Transfer:
         Told each number of new bytes; a negative number where bytes turn out to be of no use.
     sign : callable
         Returns the address to ask, from `url`; called before each try, as signatures expire.
+    unverified : bool
+        Whether no checksum will tell a mixture of two versions: then the version is noted beside the partial file, for
+        a later run.
     """
 
     url: str
@@ -63,6 +66,7 @@ class Transfer:
     title: str
     advance: Callable[[float], None]
     sign: Callable[[str], str] = str
+    unverified: bool = False
     validator: str | None = field(default=None, init=False)
 
     @property
@@ -70,10 +74,30 @@ class Transfer:
         """Return the number of bytes that are there."""
         return self.partial.stat().st_size if self.partial.exists() else 0
 
+    @property
+    def version(self) -> Path:
+        """Return where the version of the bytes that are there is noted."""
+        return self.partial.with_name(f"{self.partial.name}.version")
+
+    def recall(self) -> None:
+        """Prepare to go on with what an earlier run left, if its version is known; otherwise remove it."""
+        if self.version.is_file():
+            self.validator = self.version.read_text(encoding="utf-8")
+        else:
+            self.drop()
+
+    def note_version(self) -> None:
+        """Note the version of the bytes that are there or will be."""
+        if self.validator is None:
+            files.remove(self.version)
+        else:
+            self.version.write_text(self.validator, encoding="utf-8")
+
     def drop(self) -> None:
         """Remove what is there."""
         self.advance(-self.have)
         files.remove(self.partial)
+        files.remove(self.version)
 
 
 def fetch(transfer: Transfer) -> None:
@@ -94,10 +118,16 @@ def fetch(transfer: Transfer) -> None:
         persistently(transfer, lambda: _fetch_once(session, transfer))
 
 
-def size(url: str) -> int | None:
-    """Return the bytes that `url` will give, as far as the server tells without sending them."""
+def size(url: str, sign: Callable[[str], str] = str) -> int | None:
+    """Return the bytes that `url` will give, as far as the server tells without sending them.
+
+    Parameters
+    ----------
+    sign : callable
+        As of a `Transfer`; where it fails, too, fetching will tell.
+    """
     with suppress(requests.RequestException, urllib3.exceptions.HTTPError, ValueError), _session() as session:
-        answer = session.head(url, allow_redirects=True, timeout=_TIMEOUTS)
+        answer = session.head(sign(url), allow_redirects=True, timeout=_TIMEOUTS)
         length = answer.headers.get("Content-Length", "")
         if answer.status_code == HTTPStatus.OK and length.isdigit():
             return int(length)
@@ -156,11 +186,14 @@ def _fetch_once(session: requests.Session, transfer: Transfer) -> None:
             first, whole = _content_range(response)
             if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and whole == have:
                 return
-            resumed = response.status_code == HTTPStatus.PARTIAL_CONTENT and first == have
+            found = _validator(response)
+            # A server may leave out the date of a part, and one that ignores If-Range may send another version's.
+            same = None in (found, transfer.validator) or found == transfer.validator
+            resumed = response.status_code == HTTPStatus.PARTIAL_CONTENT and first == have and same
             if response.status_code != HTTPStatus.OK and not resumed:
                 transfer.drop()
                 raise Interrupted("what was fetched before does not fit to the file on the server")
-            transfer.validator = _validator(response)
+            transfer.validator = (found or transfer.validator) if resumed else found
             length = response.headers.get("Content-Length", "")
             missing = int(length) if length.isdigit() else None
             _refuse_small_disk(transfer.partial, missing, 0 if resumed else have, transfer.title)
@@ -168,6 +201,8 @@ def _fetch_once(session: requests.Session, transfer: Transfer) -> None:
                 _log.info("%s: going on after %s bytes", transfer.title, f"{have:,}")
             else:
                 transfer.drop()
+            if transfer.unverified:
+                transfer.note_version()
             with transfer.partial.open("ab") as file:
                 for block in _blocks(response):
                     file.write(block)

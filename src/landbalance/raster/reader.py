@@ -59,6 +59,8 @@ class SceneReader:
             self.description += f"; pixels are missing {mask.title}"
         self._stack = stack
         self._mask = mask
+        converted = any(band.file.conversion is not None for band in bands)
+        self._zero_is_missing = converted and all(band.nodata is None for band in bands)
         self._parts = parts_of(bands, grid, resampling, stack)
 
     def __enter__(self) -> Self:
@@ -86,7 +88,7 @@ class SceneReader:
         valid : ndarray of bool, shape (height, width)
             Pixels inside the raster that hold data in all bands and that the scene's mask spares. A pixel that is 0
             in all bands is missing too: Sentinel-2 files mean that and do not say so, and a tile store cannot tell it
-            apart.
+            apart. Where numbers are converted, the files' own zeros count, unless a value of missing pixels is known.
 
         Raises
         ------
@@ -102,12 +104,16 @@ class SceneReader:
         inside = (slice(top - row, bottom - row), slice(left - col, right - col))
         window = Window(left, top, right - left, bottom - top)
         valid[inside] = True
+        has_data = np.full((bottom - top, right - left), not self._zero_is_missing)
         for part in self._parts:
             for place, band, numbers, there in part.read(window):
                 images[place][inside] = numbers if band.file.conversion is None else band.file.conversion(numbers)
                 valid[inside] &= there
+                if self._zero_is_missing:
+                    has_data |= numbers != 0
                 if np.issubdtype(numbers.dtype, np.floating):
                     valid[inside] &= np.isfinite(numbers)
+        valid[inside] &= has_data
         if self._mask is not None:
             valid[inside] &= ~self._mask.missing(window)
         images[:, ~valid] = 0

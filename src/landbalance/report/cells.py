@@ -26,7 +26,8 @@ class Run:
     Parameters
     ----------
     curve : list of (float, float)
-        Seconds since training began, and validation accuracy, at the end of each epoch.
+        Seconds since training began, and validation accuracy, at the end of each epoch; empty where no sample
+        validates.
     """
 
     plan: Plan
@@ -34,13 +35,10 @@ class Run:
     step_seconds: float | None
     curve: list[tuple[float, float]]
 
-    @property
-    def best(self) -> float:
-        """Return the highest validation accuracy."""
-        return max((accuracy for _, accuracy in self.curve), default=0.0)
-
-    def seconds_to(self, level: float) -> float | None:
+    def seconds_to(self, level: float | None) -> float | None:
         """Return after how long an epoch first ended with this validation accuracy; None if none did."""
+        if level is None:
+            return None
         return next((seconds for seconds, accuracy in self.curve if accuracy >= level), None)
 
 
@@ -61,7 +59,8 @@ class Cell:
     step_seconds : float or None
         Mean over seeds of the median step.
     level : float or None
-        Validation accuracy to be reached: nine tenths of the best of all runs of the dataset and model.
+        Validation accuracy to be reached: nine tenths of the best of all runs of the dataset and model; None also
+        where the dataset has no samples for validation.
     seconds_to_level, reached : float or None, int
         Mean time to it of the runs that reached it, and how many did.
     speedup_over_equal, speedup_over_equal_limit : float or None
@@ -134,11 +133,12 @@ def read_run(name: str, layout: Layout) -> Run:
     plan = read_plan(layout.plan(name))
     metrics = layout.evaluate(name) / "metrics.json"
     history = read_table(layout.train(name) / "history.parquet").sort_values("epoch")
+    validated = history[history["validation_accuracy"].notna()]
     return Run(
         plan=plan,
         accuracy=checked(Metrics, read_json(metrics), str(metrics)).overall_accuracy,
         step_seconds=step_times(read_table(layout.train(name) / "timing.parquet"), plan.batch_size).median,
-        curve=list(zip(history["seconds"].tolist(), history["validation_accuracy"].tolist(), strict=True)),
+        curve=list(zip(validated["seconds"].tolist(), validated["validation_accuracy"].tolist(), strict=True)),
     )
 
 
@@ -187,11 +187,12 @@ def _cell(names: list[str], config: Config, runs: dict[str, Run], equal_step: fl
     )
 
 
-def _level(experiment: Experiment, config: Config, runs: dict[str, Run]) -> float:
-    """Return the validation accuracy that runs of an experiment's dataset and model are timed to."""
+def _level(experiment: Experiment, config: Config, runs: dict[str, Run]) -> float | None:
+    """Return the validation accuracy that runs of an experiment's dataset and model are timed to, if any validated."""
     work = (experiment.dataset, experiment.model)
     same = [name for name in runs if (config.experiments[name].dataset, config.experiments[name].model) == work]
-    return _LEVEL * max(runs[name].best for name in same)
+    accuracies = [accuracy for name in same for _, accuracy in runs[name].curve]
+    return _LEVEL * max(accuracies) if accuracies else None
 
 
 def _known(values: Sequence[float | None]) -> list[float]:

@@ -51,7 +51,7 @@ class Work:
 
     @property
     def level(self) -> float | None:
-        """Return the validation accuracy that is timed; None until a cell has been run."""
+        """Return the validation accuracy that is timed; None until a run has validated."""
         return next((cell.level for cell in self.cells if cell.level is not None), None)
 
 
