@@ -18,7 +18,6 @@ order of an epoch (mapped pages of files, which a machine drops when it needs ro
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from sides import measured_by, memory_mib, spread
 
 BATCH = 128
 BANDS, SIZE = 13, 64
@@ -61,21 +62,13 @@ def write_large_store(folder: Path, count: int) -> None:
     write_json(folder / "statistics.json", info.model_dump(mode="json"))
 
 
-def own_mib() -> float:
-    """Return this process's memory that no file stands behind."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) / 1024
-    raise OSError("no RssAnon in /proc/self/status")
-
-
 def open_large(folder: Path) -> dict[str, float]:
     """Open a store and read some shuffled batches, as a worker does."""
     from landbalance.batches import BatchReader
     from landbalance.tiles import open_tiles
     from landbalance.train.order import epoch_order
 
-    before = own_mib()
+    before = memory_mib("RssAnon")
     began = time.perf_counter()
     store = open_tiles(folder)
     order = epoch_order(store.ids("train"), 0, 0)
@@ -83,7 +76,7 @@ def open_large(folder: Path) -> dict[str, float]:
     reader = BatchReader(store, None, augment=False, seed=0)
     for start in range(0, 20 * BATCH, BATCH):
         reader.batch(np.sort(order[start : start + BATCH]), 0)
-    return {"seconds": seconds, "mib": own_mib() - before}
+    return {"seconds": seconds, "mib": memory_mib("RssAnon") - before}
 
 
 def timed(batches: Iterator[Any], count: int) -> dict[str, float]:
@@ -151,22 +144,6 @@ def torchgeo(folder: Path, count: int) -> dict[str, float]:
     return timed(loader(NonGeoClassificationDataset(str(folder / "2750"), normalise), "image"), count)
 
 
-def child(python: Path, side: str, folder: Path, count: int = 0) -> dict[str, float]:
-    """Return what one side measured, in a process of its own."""
-    command = [str(python), __file__, "--side", side, str(folder), str(count)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
-
-
-def spread(name: str, values: list[float]) -> dict[str, float]:
-    """Return the quartiles of `values`."""
-    low, high = np.quantile(values, [0.25, 0.75])
-    return {f"{name}.low": float(low), f"{name}.high": float(high)}
-
-
 def figures(options: argparse.Namespace) -> dict[str, float]:
     """Return the figures from interleaved repeats."""
     from landbalance.config import Dataset
@@ -185,7 +162,7 @@ def figures(options: argparse.Namespace) -> dict[str, float]:
         paces: dict[str, list[float]] = {side: [] for side in sides}
         for _ in range(repeats):
             for side, python in sides.items():
-                paces[side].append(child(python, side, folder, count)["images_per_second"])
+                paces[side].append(measured_by(python, __file__, side, str(folder), str(count))["images_per_second"])
         for side in list(sides)[1:]:
             name = f"over_{side}"
             result[name] = statistics.median(paces["ours"]) / statistics.median(paces[side])
@@ -194,7 +171,7 @@ def figures(options: argparse.Namespace) -> dict[str, float]:
         opened = {}
         for tiles in (10_000, 1_000_000):
             write_large_store(folder / str(tiles), tiles)
-            turns = [child(here, "large", folder / str(tiles)) for _ in range(repeats)]
+            turns = [measured_by(here, __file__, "large", str(folder / str(tiles)), "0") for _ in range(repeats)]
             opened[tiles] = {key: statistics.median(turn[key] for turn in turns) for key in turns[0]}
     result["index_million.seconds"] = opened[1_000_000]["seconds"]
     result["index_million.worker_mib"] = opened[1_000_000]["mib"] - opened[10_000]["mib"]

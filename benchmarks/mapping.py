@@ -14,9 +14,7 @@ same window.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +32,7 @@ from landbalance.config.data import ClassInfo, Scene
 from landbalance.config.learning import Map, Model
 from landbalance.models import build_model
 from landbalance.tiles import Normalisation
+from sides import measured_by, peak_mib, spread
 
 WINDOW, OVERLAP = 256, 64
 STRIDE = WINDOW - 2 * OVERLAP
@@ -72,14 +71,6 @@ def write_scene(path: Path, side: int) -> None:
                 coarse = random.normal(0, 250, (-(-side // cell), -(-side // cell)))
                 values += coarse.repeat(cell, 0).repeat(cell, 1)[:side, :side]
             file.write(np.clip(values, 1, 10_000).astype(np.uint16), number)
-
-
-def peak_mib() -> float:
-    """Return the most memory that this process has had (getrusage would count its parent's before the start)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    raise OSError("no VmHWM in /proc/self/status")
 
 
 def stage(folder: Path) -> dict[str, float]:
@@ -158,7 +149,7 @@ def largest_difference(folder: Path, python: Path) -> float:
     from landbalance.prediction import open_predictors
     from landbalance.raster import open_scene
 
-    child(python, "torchgeo", folder, "--probabilities")
+    measured_by(python, __file__, "torchgeo", str(folder), "--probabilities")
     wanted = np.load(folder / "torchgeo.npy")
     bands = {name: f"scene.tif:{number}" for number, name in enumerate(BANDS, 1)}
     found: NDArray[np.float32] = np.zeros_like(wanted)
@@ -170,27 +161,16 @@ def largest_difference(folder: Path, python: Path) -> float:
     return float(np.abs(found - wanted).max())
 
 
-def child(python: Path, side: str, folder: Path, *options: str) -> dict[str, float]:
-    """Return what one side measured, in a process of its own."""
-    source = Path(__file__).resolve().parents[1] / "src"
-    # torchgeo's environment knows no landbalance; its bundle and networks come from the source.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(Path(__file__).parent)])}
-    command = [str(python), __file__, "--side", side, str(folder), *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
-
-
 def figures(side: int, repeats: int, python: Path) -> dict[str, float]:
     """Return the figures from interleaved repeats on a scene of `side` × `side` pixels."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_bundle(folder / "bundle")
         write_scene(folder / "scene.tif", side)
+        here = Path(sys.executable)
         turns = [
-            (child(Path(sys.executable), "stage", folder), child(python, "torchgeo", folder)) for _ in range(repeats)
+            (measured_by(here, __file__, "stage", str(folder)), measured_by(python, __file__, "torchgeo", str(folder)))
+            for _ in range(repeats)
         ]
         write_scene(folder / "scene.tif", WINDOW + 2 * STRIDE)
         difference = largest_difference(folder, python)
@@ -209,12 +189,6 @@ def figures(side: int, repeats: int, python: Path) -> dict[str, float]:
         "torchgeo_peak_mib": max(turn[1]["peak_mib"] for turn in turns),
         "max_difference": difference,
     }
-
-
-def spread(name: str, values: list[float]) -> dict[str, float]:
-    """Return the quartiles of `values`."""
-    low, high = np.quantile(values, [0.25, 0.75])
-    return {f"{name}.low": float(low), f"{name}.high": float(high)}
 
 
 def main() -> None:

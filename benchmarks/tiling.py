@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,8 @@ import rasterio
 from numpy.typing import NDArray
 from PIL import Image
 from rasterio.transform import from_origin
+
+from sides import measured_by, peak_mib, spread
 
 BANDS = [f"B{number:02d}" for number in range(1, 14)]
 CLASSES = 6
@@ -114,14 +115,6 @@ def images_dataset() -> dict[str, Any]:
     }
 
 
-def peak_mib() -> float:
-    """Return the most memory that this process has had (getrusage would count its parent's before the start)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    raise OSError("no VmHWM in /proc/self/status")
-
-
 def stage(folder: Path, settings: dict[str, Any]) -> dict[str, float]:
     """Run the tile stage once."""
     from landbalance.config import Dataset
@@ -152,31 +145,21 @@ def read(folder: Path) -> dict[str, float]:
     return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
 
 
-def child(side: str, folder: Path) -> dict[str, float]:
-    """Return what one side measured, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--side", side, str(folder)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{side}:\n{done.stderr}")
-    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return measured
-
-
-def spread(name: str, values: list[float]) -> dict[str, float]:
-    """Return the quartiles of `values`."""
-    low, high = np.quantile(values, [0.25, 0.75])
-    return {f"{name}.low": float(low), f"{name}.high": float(high)}
-
-
 def figures(side: int, repeats: int, archive: Path | None) -> dict[str, float]:
     """Return the figures from interleaved repeats."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+
+        def measured(side: str) -> dict[str, float]:
+            found: dict[str, float] = measured_by(Path(sys.executable), __file__, side, str(folder))
+            return found
+
         write_scene(folder / "scene.tif", side)
         write_fields(folder / "fields.gpkg", side)
-        turns = [(child("scene", folder), child("read", folder)) for _ in range(repeats)]
+        turns = [(measured("scene"), measured("read")) for _ in range(repeats)]
         (folder / "scene.tif").unlink()
         count = write_images(folder, archive)
-        paces = [count / child("eurosat", folder)["seconds"] for _ in range(repeats)]
+        paces = [count / measured("eurosat")["seconds"] for _ in range(repeats)]
     ours, theirs = ([turn[k]["seconds"] for turn in turns] for k in (0, 1))
     return {
         "scene.seconds_over_read": statistics.median(ours) / statistics.median(theirs),

@@ -38,6 +38,7 @@ from torchvision.datasets import ImageFolder
 
 from landbalance.config.learning import Model
 from landbalance.models import build_model
+from sides import measured_by
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES, SIDE, BATCH = 10, 64, 64
@@ -265,28 +266,17 @@ def rate(epochs: list[tuple[float, float]], images: int) -> float:
     return images * (len(epochs) - 1) / (epochs[-1][0] - epochs[0][0])
 
 
-def child(python: Path, *words: str) -> Any:
-    """Return what one side measured, in a process of its own."""
-    # torchgeo's environment knows no landbalance; its networks come from the source.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])}
-    command = [str(python), __file__, "--side", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def turn(folder: Path, images: Path, epochs: int, torchgeo: Path) -> dict[str, float]:
     """Return images per second of every side, each measured once."""
     count = sum(1 for _ in images.glob("*/*.jpg"))
     python, given = Path(sys.executable), (str(images), str(epochs))
-    alone = child(python, "limit", "40")
+    alone = measured_by(python, __file__, "limit", "40")
     return {
         "ours": rate(ours(folder), count),
-        "torchgeo": rate(child(torchgeo, "torchgeo", *given), count),
-        "torchgeo_same": rate(child(torchgeo, "torchgeo-same", *given), count),
-        "plain": rate(child(python, "plain", *given), count),
-        "plain_same": rate(child(python, "plain-same", *given), count),
+        "torchgeo": rate(measured_by(torchgeo, __file__, "torchgeo", *given), count),
+        "torchgeo_same": rate(measured_by(torchgeo, __file__, "torchgeo-same", *given), count),
+        "plain": rate(measured_by(python, __file__, "plain", *given), count),
+        "plain_same": rate(measured_by(python, __file__, "plain-same", *given), count),
         "limit": alone["images_per_second"],
         "peak": alone["peak_per_second"] / alone["operations"],
     }
@@ -303,7 +293,10 @@ def ratio(name: str, ours: list[float], other: list[float]) -> dict[str, float]:
 def time_to_level(folder: Path, images: Path, torchgeo: Path) -> dict[str, float]:
     """Return how long each side trains, its validations included, until 95 % of a held-out fifth is right."""
     prepared(folder, images, 0.2, None)
-    trained = {"ours": ours(folder), "torchgeo": child(torchgeo, "torchgeo-to", str(images), str(LONGEST))}
+    trained = {
+        "ours": ours(folder),
+        "torchgeo": measured_by(torchgeo, __file__, "torchgeo-to", str(images), str(LONGEST)),
+    }
     reached = {}
     for name, epochs in trained.items():
         if times := [seconds for seconds, accuracy in epochs if accuracy >= LEVEL]:

@@ -32,7 +32,7 @@ def read(tmp_path: Path, dataset: Callable[..., Dataset]) -> Read:
 
     def labels(*values: int | str, grid: Grid = GRID, file: str = "classes.tif", **settings: Any) -> SceneLabels:
         built = dataset(labels={"path": file, **settings}, classes=class_infos(*values))
-        return scene_labels("d", built, tmp_path, "s", grid)
+        return scene_labels(built, tmp_path, "s", grid)
 
     return labels
 
@@ -136,7 +136,7 @@ def test_a_scene_may_have_its_own_raster_or_none(
         scenes={"one": {"bands": bands, "labels": "own.tif"}, "two": {"bands": bands, "labels": "far.tif"}},
         labels={"band": 1}, classes=class_infos(5, 9),
     )  # fmt: skip
-    one, two = (scene_labels("d", built, tmp_path, scene, GRID) for scene in ("one", "two"))
+    one, two = (scene_labels(built, tmp_path, scene, GRID) for scene in ("one", "two"))
     assert np.array_equal(one.burn(WHOLE), checkerboard() // 9)
     assert (two.burn(WHOLE) == 255).all()
     assert "two: no labels on this scene" in caplog.text

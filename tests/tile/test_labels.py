@@ -36,7 +36,7 @@ def read(tmp_path: Path, dataset: Callable[..., Dataset]) -> Callable[..., Scene
         changes: dict[str, Any] = {"labels": {"path": file, "field": "kind", **settings}}
         if classes is not None:
             changes["classes"] = [item.model_dump() for item in classes]
-        return scene_labels("d", dataset(**changes), tmp_path, "s", grid)
+        return scene_labels(dataset(**changes), tmp_path, "s", grid)
 
     return labels
 

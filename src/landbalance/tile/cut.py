@@ -107,7 +107,7 @@ def cut_scene(
     with _readers(dataset, scene, source, workers) as (readers, borrowed):
         grid, dtype = readers[0].grid, readers[0].dtype
         _log.info("%s: %s", scene, readers[0].description)
-        labels = scene_labels(name, dataset, source, scene, grid)
+        labels = scene_labels(dataset, source, scene, grid)
         pixels = _PIECES_BYTES // (workers * dtype.itemsize * len(dataset.bands))
         pieces = _pieces(dataset, grid, placement, pixels)
 

@@ -37,7 +37,7 @@ def part_by_polygon(name: str, dataset: Dataset, source: Path, scenes: Sequence[
     """
     split = dataset.split
     assert isinstance(split, PolygonSplit | ColumnSplit)
-    labels = [scene_labels(name, dataset, source, tiles.scene, tiles.grid) for tiles in scenes]
+    labels = [scene_labels(dataset, source, tiles.scene, tiles.grid) for tiles in scenes]
     counts = _counts(dataset, scenes, labels)
     if not counts or list(counts) == [-1]:
         raise UserError(

@@ -161,12 +161,8 @@ def read_class_raster(
     Raises
     ------
     UserError
-        When the file is missing, damaged or without CRS, or holds a value that is in no class and not ignored.
+        When the file is damaged or without CRS, or holds a value that is in no class and not ignored.
     """
-    if not path.is_file():
-        raise UserError(
-            f"{path}: not found (labels.path). Correct the path, or see that the dataset's `sources` bring it."
-        )
     codes = codes_of(classes, labels.ignored, str(path))
     counts: Counter[float] = Counter()
     with ExitStack() as stack:

@@ -41,13 +41,12 @@ class SceneLabels(Protocol):
         """
 
 
-def scene_labels(name: str, dataset: Dataset, source: Path, scene: str, grid: Grid) -> SceneLabels:
+def scene_labels(dataset: Dataset, source: Path, scene: str, grid: Grid) -> SceneLabels:
     """Return the labels of a scene. A scene without any is a warning: see `require_labels`.
 
     Parameters
     ----------
-    name : str
-        The dataset's name, for messages.
+    dataset : Dataset
     source : Path
         The folder that the download stage filled.
     scene : str
@@ -58,11 +57,15 @@ def scene_labels(name: str, dataset: Dataset, source: Path, scene: str, grid: Gr
     Raises
     ------
     UserError
-        When the file cannot be read or used: no such layer or field, no CRS.
+        When the file is missing, or cannot be read or used: no such layer or field, no CRS.
     """
     labels = dataset.labels
     file = dataset.scenes[scene].labels or (labels.path if labels is not None else None)
     assert labels is not None and file is not None, "scenes have labels"
+    if not (source / file).exists():
+        raise UserError(
+            f"{source / file}: not found (labels.path). Correct the path, or see that the dataset's `sources` bring it."
+        )
     if isinstance(labels, RasterLabels):
         return read_class_raster(source / file, labels, dataset.classes, scene, grid)
     return read_shapes(source / file, labels, dataset.classes, scene, grid)

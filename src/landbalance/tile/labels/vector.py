@@ -95,7 +95,7 @@ def read_shapes(path: Path, labels: VectorLabels, classes: Sequence[ClassInfo], 
     Raises
     ------
     UserError
-        When the file, layer, field or CRS is missing.
+        When the file is damaged, or its layer, field or CRS is missing.
     """
     layer = layer_of(path, labels.layer)
     with _reading(path):
@@ -173,12 +173,8 @@ def layer_of(path: Path, wanted: str | None) -> str:
     Raises
     ------
     UserError
-        When the file is missing or damaged, has no such layer, or several while none is wanted.
+        When the file is damaged, has no such layer, or several while none is wanted.
     """
-    if not path.exists():
-        raise UserError(
-            f"{path}: not found (labels.path). Correct the path, or see that the dataset's `sources` bring it."
-        )
     with _reading(path):
         layers = [str(name) for name, geometry in pyogrio.list_layers(path) if geometry is not None]
     if wanted is None and len(layers) == 1:
