@@ -76,6 +76,7 @@ def write_scene(path: Path, side: int) -> None:
 def stage(folder: Path) -> dict[str, float]:
     """Map the scene by the map stage, then run its forward passes alone."""
     import segmentation_models_pytorch  # noqa: F401  torchgeo has imported it too when its clock starts
+
     from landbalance.map import run_bundle
     from landbalance.map.windows import spans
     from landbalance.prediction import Predictor, in_order, open_predictors
