@@ -18,7 +18,6 @@ torchgeo's recipe over that of configs/eurosat.yaml.
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 from landbalance.config.learning import Model
+from landbalance.cores import cores
 from landbalance.models import build_model
 from sides import measured_by
 
@@ -254,11 +254,6 @@ def median_seconds(work: Callable[[], object], count: int) -> float:
         work()
         seconds.append(time.perf_counter() - began)
     return statistics.median(seconds[3:])
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def rate(epochs: list[tuple[float, float]], images: int) -> float:

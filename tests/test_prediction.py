@@ -1,6 +1,5 @@
 """A network at work: batches, precision, devices."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +13,10 @@ from torch import nn
 
 from landbalance.bundle import Bundle, save_bundle
 from landbalance.config import ClassInfo, Model
+from landbalance.cores import cores
 from landbalance.errors import UserError
 from landbalance.models import build_model
-from landbalance.prediction import Predictor, cores, in_order, model_input, open_predictor, open_predictors
+from landbalance.prediction import Predictor, in_order, model_input, open_predictor, open_predictors
 from landbalance.tiles import Normalisation, normalised
 
 
@@ -138,14 +138,6 @@ def test_eight_orientations_are_averaged_and_turned_back(tmp_path: Path) -> None
     assert (eight.classes(image[None])[0] == mean.argmax(0)).all()
     turned = eight.probabilities(np.rot90(image, 1, (-2, -1))[None].copy())[0]
     assert np.allclose(turned, np.rot90(mean, 1, (-2, -1)), atol=1e-5)
-
-
-def test_cores_are_those_that_were_granted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)
-    assert cores() == 3
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert cores() == 64
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.float32, np.float64])

@@ -2,7 +2,6 @@
 
 import copy
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from torch import nn
 
 from landbalance.bundle import Bundle, load_bundle
 from landbalance.config.learning import Orientations
+from landbalance.cores import cores
 from landbalance.errors import UserError
 from landbalance.tiles import Normalisation
 
@@ -248,10 +248,3 @@ def in_order(
                 yield done, future.result()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def cores() -> int:
-    """Return how many CPU cores this process may use (a scheduler may grant fewer than there are)."""
-    available = os.cpu_count() or 1
-    affinity = getattr(os, "sched_getaffinity", None)
-    return min(available, len(affinity(0))) if affinity else available

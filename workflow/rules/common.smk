@@ -39,12 +39,13 @@ RESULTS = Path("results")
 # tests/workflow/test_sources.py compares this with the imports.
 SHARED_MODULES = {
     "download": "",
-    "tile": "raster tiles",
+    "tile": "cores raster tiles",
     "profile": "batches curves distributed models objective optimiser plans profiles tiles weighting",
     "plan": "curves plans profiles shares",
-    "train": "batches bundle curves distributed models objective optimiser plans profiles shares tiles weighting",
-    "evaluate": "bootstrap bundle comparison models prediction tiles",
-    "map": "bundle models prediction raster tiles",
+    "train": "batches bundle curves distributed models objective optimiser plans profiles shares tiles "
+    "weighting",
+    "evaluate": "bootstrap bundle comparison cores models prediction tiles",
+    "map": "bundle cores models prediction raster tiles",
     "report": "bootstrap comparison curves plans profiles raster tiles",
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.prediction import cores
+from landbalance.cores import cores
 from landbalance.tiles import IGNORED, TileStore
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
+from landbalance.cores import cores
 from landbalance.errors import UserError
 from landbalance.evaluate.accuracy import Matrix, confusions
-from landbalance.prediction import cores
 from landbalance.tiles import IGNORED, TileStore
 
 _log = logging.getLogger(__name__)

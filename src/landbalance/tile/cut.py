@@ -26,11 +26,11 @@ from rasterio.errors import NotGeoreferencedWarning
 
 from landbalance.config import Dataset
 from landbalance.config.base import Settings
+from landbalance.cores import in_order
 from landbalance.files import write_json
 from landbalance.progress import Progress
 from landbalance.raster import Grid, SceneReader, open_scene
 from landbalance.tile.blocks import Placement, Window, blocks, cell_size, tile_windows
-from landbalance.tile.cores import in_order
 from landbalance.tile.labels import FoundLabels, SceneLabels, scene_labels
 from landbalance.tile.statistics import moments
 from landbalance.tile.write import GrowingArray, counts_of_each

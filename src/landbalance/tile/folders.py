@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
 from landbalance.config import ColumnSplit, Dataset, ListSplit
+from landbalance.cores import on_all_cores
 from landbalance.errors import UserError
 from landbalance.progress import Progress
 from landbalance.tile.columns import splits_of_images
-from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES
 from landbalance.tile.labels import class_index, report_values
 from landbalance.tile.lists import SUFFIXES

@@ -14,11 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from landbalance.config import ColumnSplit, Dataset, Folders, ListSplit
+from landbalance.cores import on_all_cores
 from landbalance.errors import UserError
 from landbalance.progress import tracked
 from landbalance.tile.blocks import Window, tile_windows
 from landbalance.tile.columns import splits_of_images
-from landbalance.tile.cores import on_all_cores
 from landbalance.tile.cut import IMAGES, enough
 from landbalance.tile.folders import read_image, require_numbers
 from landbalance.tile.labels.raster import Codes, codes_of, refuse_unknown, value_counts

@@ -8,11 +8,11 @@ from typing import Any
 
 import landbalance
 from landbalance.config import Dataset
+from landbalance.cores import cores
 from landbalance.errors import UserError
 from landbalance.files import digest, placed, read_json, remove, remove_leftovers, write_json
 from landbalance.tile.blocks import Placement, cell_size
 from landbalance.tile.collect import collect
-from landbalance.tile.cores import cores
 from landbalance.tile.cut import CARD, IMAGES, Cut, cut_scene
 from landbalance.tile.files import file_states
 from landbalance.tile.folders import tile_folders

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from landbalance.tile.cores import cores
+from landbalance.cores import cores
 
 PERCENTILES = (1, 2, 5, 25, 50, 75, 95, 98, 99)
 
