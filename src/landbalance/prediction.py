@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from landbalance.allocator import keep_freed_memory
 from landbalance.bundle import Bundle, load_bundle
 from landbalance.config.learning import Orientations
 from landbalance.cores import cores
@@ -200,6 +201,7 @@ def open_predictors(folder: Path, workers: int | None = None, orientations: Orie
 
 
 def _loaded(folder: Path, orientations: Orientations) -> tuple[nn.Module, Bundle]:
+    keep_freed_memory()
     network, card = load_bundle(folder)
     return _Oriented(network) if orientations == 8 else network, card
 

@@ -40,12 +40,12 @@ RESULTS = Path("results")
 SHARED_MODULES = {
     "download": "",
     "tile": "cores raster tiles",
-    "profile": "batches curves distributed models objective optimiser plans profiles tiles weighting",
+    "profile": "allocator batches curves distributed models objective optimiser plans profiles tiles weighting",
     "plan": "curves plans profiles shares",
-    "train": "batches bundle curves distributed models objective optimiser plans profiles shares tiles "
+    "train": "allocator batches bundle curves distributed models objective optimiser plans profiles shares tiles "
     "weighting",
-    "evaluate": "bootstrap bundle comparison cores models prediction tiles",
-    "map": "bundle cores models prediction raster tiles",
+    "evaluate": "allocator bootstrap bundle comparison cores models prediction tiles",
+    "map": "allocator bundle cores models prediction raster tiles",
     "report": "bootstrap comparison curves plans profiles raster tiles",
 }
 

@@ -11,6 +11,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from landbalance.allocator import keep_freed_memory
 from landbalance.cluster import Node
 from landbalance.config import Config
 from landbalance.config.learning import Profile
@@ -66,6 +67,7 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
     if worker.device == "cuda":
         device = cuda_device(sum(other.device == "cuda" for other in workers[: place.rank]), node.name)
     torch.set_num_threads(worker.threads)
+    keep_freed_memory()
     store = open_tiles(layout.tile(dataset))
     if not len(store.ids("train")):
         raise UserError(f"{store.folder}: no tile is in the train split. Change split or labels, and tile again.")

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from landbalance.allocator import keep_freed_memory
 from landbalance.bundle import Bundle, save_bundle
 from landbalance.config import Config, Model, Training
 from landbalance.distributed.batchnorm import collectives_per_step, with_global_batch_norm
@@ -73,6 +74,7 @@ def work(name: str, config: Config, layout: Layout, plan: Plan, gpus: Sequence[s
     clock = Clock(device_of(plan.workers, place.rank), worker.slowdown)
     check_measured(clock.device, gpus[place.rank] if gpus else None, worker.node)
     torch.set_num_threads(worker.threads)
+    keep_freed_memory()
     set_repeatability(settings.deterministic)
     with joined(place, settings.timeout_seconds):
         heartbeat = Heartbeat(place, [other.title for other in plan.used], clock)
