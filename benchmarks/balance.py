@@ -2,22 +2,25 @@
 
 Workers are pinned to one core each and given a share of it by the kernel's CPU quota (`throttling`); where that is not
 permitted, slow devices are emulated, and the output says so. On every rig and for every model the project's own
-profile, plan and training loop run; all variants take turns, so that noise of the machine meets them alike.
+profile, plan and training loop run, and all variants take turns, so that noise of the machine meets them alike; as its
+speed drifts, too, that is done again from the profile on, in several rounds.
 
     python benchmarks/balance.py [--quick]
 
-prints one JSON object. Per rig, model and global batch B (`<ratio>.<model>.b<B>.…`), from medians of measured steps:
+prints one JSON object. Per rig, model and global batch B (`<ratio>.<model>.b<B>.…`), from medians of measured steps,
+the median of the rounds (`….low` and `….high` are their extremes):
 
 - `fraction_of_sum`: images/s of arm `balanced`, over Σ s_i, where s_i is what worker i does alone at its share while
-  the others do the same (they share the machine's memory), in the same turn; `….low` and `….high` are the extremes of
-  the turns. `….without_communication`: what of Σ s_i would be left if steps only waited for the slower worker of
-  each, as these did, alone, at the same shares: the part that a noisy machine takes;
+  the others do the same (they share the machine's memory), in the same turn, of which it is the median.
+  `….without_communication`: what of Σ s_i would be left if steps only waited for the slower worker of each, as these
+  did, alone, at the same shares: the part that a noisy machine takes;
 - `s`, `s_max`: speed-up over arm `equal`, and its limit Σs · E / B, where E is the longest computing of an equal share;
 - `g`, `g_max`: speed-up over the fastest worker alone on all of B, and its limit Σs · A / B, where A is that time;
 - `predicted_over_measured`: the plan's step time over the measured one;
 - `images_per_second.…`: the arms, stock DistributedDataParallel with equal shares, and each worker alone.
 
-`fifty.over_fast_alone` is the speed on a rig of 50:1, over that of the fast worker alone. `dynamic.won_back`: half-way
+`fifty.over_fast_alone` is the speed on a rig of 50:1, over that of the fast worker alone; `fifty.slow_share` is what
+the slow one was given. `dynamic.won_back`: half-way
 through an epoch on two equal workers, one loses half of its core; of the speed that shares for the changed
 machine could win back over those of the plan (Σ s_i as measured under the load), the part that shares which move by
 themselves do win back. `dynamic.loss_difference` is how far the two runs' training losses are apart.
@@ -127,8 +130,10 @@ class Effort:
 
     Attributes
     ----------
+    rounds : int
+        How often all is done, from the profile on.
     turns : int
-        How often all variants take turns.
+        How often all variants take turns in a round.
     steps : dict of str to int
         Timed steps of a variant per turn.
     cold : int
@@ -138,6 +143,7 @@ class Effort:
         Settings of the profile stage.
     """
 
+    rounds: int
     turns: int
     steps: dict[str, int]
     cold: int
@@ -150,12 +156,14 @@ class Effort:
 
 
 FULL = Effort(
-    turns=4,
-    steps={"equal": 1, "stock": 1, "unweighted": 2, "balanced": 4, "alone": 4, "fastest": 1},
+    rounds=3,
+    turns=2,
+    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 4, "alone": 4, "fastest": 1},
     cold=128,
-    profile={"seconds": 45.0},
+    profile={"seconds": 40.0},
 )
 QUICK = Effort(
+    rounds=1,
     turns=1,
     steps=dict.fromkeys(FULL.steps, 1),
     cold=0,
@@ -286,8 +294,9 @@ def measure_variants(
     loop.save_checkpoint = lambda *_: target  # written between epochs, outside of any step
     enter(brake)
     timings: dict[str, list[list[dict[str, float]]]] = {}
-    for _turn in range(effort.turns):
-        for variant in variants:
+    for turn in range(effort.turns):
+        # There and back: what drifts meanwhile then meets first and last alike.
+        for variant in variants if turn % 2 == 0 else reversed(variants):
             dist.barrier()
             rows: list[dict[str, float]] = []
             uncounted = effort.uncounted(variant)
@@ -449,8 +458,8 @@ def variants_of(rig: Rig, plans: dict[str, Plan], batch: int) -> list[Variant]:
     alone = tuple(share_of.get(rank, equal[rank]) for rank in everyone)
     return [
         *found,
-        Variant(f"stock.b{batch}", "stock", everyone, equal),
         Variant(f"alone.b{batch}", "balanced", everyone, alone, alone=True),
+        Variant(f"stock.b{batch}", "stock", everyone, equal),
         Variant(f"fastest.b{batch}", "balanced", (fastest,), (batch,)),
     ]
 
@@ -491,14 +500,9 @@ def turns(values: NDArray[np.float64], effort: Effort) -> list[float]:
 
 
 def figures_of(
-    prefix: str,
-    batch: int,
-    plan: Plan,
-    variants: list[Variant],
-    timings: dict[str, list[list[dict[str, float]]]],
-    effort: Effort,
+    batch: int, plan: Plan, variants: list[Variant], timings: dict[str, list[list[dict[str, float]]]], effort: Effort
 ) -> dict[str, float]:
-    """Return the figures of one rig, model and global batch size."""
+    """Return the figures of a round for one rig, model and global batch size."""
     steps = {arm: step_seconds(timings[f"{arm}.b{batch}"]) for arm in ("equal", "unweighted", "balanced", "stock")}
     fastest = float(np.median(step_seconds(timings[f"fastest.b{batch}"])))
     alone = next(variant for variant in variants if variant.name == f"alone.b{batch}")
@@ -516,8 +520,6 @@ def figures_of(
     total, step = sum(speeds), float(np.median(steps["balanced"]))
     figures = {
         "fraction_of_sum": float(np.median(fractions)),
-        "fraction_of_sum.low": float(fractions.min()),
-        "fraction_of_sum.high": float(fractions.max()),
         "fraction_of_sum.without_communication": float(np.median(waiting)),
         "s": float(np.median(steps["equal"])) / step,
         "s_max": total * max(computing) / batch,
@@ -525,17 +527,25 @@ def figures_of(
         "g_max": total * fastest / batch,
         "predicted_over_measured": plan.predicted.step_seconds / step,
         "step_seconds": step,
-        "step_seconds.low": float(np.percentile(steps["balanced"], 25)),
-        "step_seconds.high": float(np.percentile(steps["balanced"], 75)),
         "predicted_seconds": plan.predicted.step_seconds,
-        "predicted_seconds.low": plan.predicted.step_seconds_low or float("nan"),
-        "predicted_seconds.high": plan.predicted.step_seconds_high or float("nan"),
+        "predicted_seconds.lower": plan.predicted.step_seconds_low or float("nan"),
+        "predicted_seconds.upper": plan.predicted.step_seconds_high or float("nan"),
         "images_per_second.fastest_alone": batch / fastest,
     }
     figures |= {f"images_per_second.{arm}": batch / float(np.median(seconds)) for arm, seconds in steps.items()}
     figures |= {f"images_per_second.alone.{rank}": speed for rank, speed in enumerate(speeds)}
-    figures |= {f"share.{worker.local_index}": worker.share for worker in plan.workers}
-    return {f"{prefix}.{name}": value for name, value in figures.items()}
+    return figures | {f"share.{worker.local_index}": worker.share for worker in plan.workers}
+
+
+def over_rounds(prefix: str, rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each figure, and the extremes of those that are judged."""
+    figures = {}
+    for name in rounds[0]:
+        values = [figures[name] for figures in rounds]
+        figures[f"{prefix}.{name}"] = float(np.median(values))
+        if name in ("fraction_of_sum", "s", "g", "predicted_over_measured", "step_seconds"):
+            figures |= {f"{prefix}.{name}.low": min(values), f"{prefix}.{name}.high": max(values)}
+    return figures
 
 
 def plan_ranks(plan: Plan) -> set[int]:
@@ -545,42 +555,64 @@ def plan_ranks(plan: Plan) -> set[int]:
 
 def measured(rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effort: Effort) -> dict[str, float]:
     """Return the figures of a rig and a model, for each global batch size."""
+    began, figures = time.monotonic(), {}
+    rounds = [one_round(rig, kind, subject, batches, effort) for _ in range(effort.rounds)]
+    for batch in batches:
+        figures |= over_rounds(f"{rig.name}.{subject.name}.b{batch}", [found[batch] for found in rounds])
+    print(f"{rig.name} {subject.name}, {time.monotonic() - began:.0f} s: {json.dumps(figures)}", file=sys.stderr)
+    return figures
+
+
+def one_round(
+    rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effort: Effort
+) -> dict[int, dict[str, float]]:
+    """Profile, plan and measure all variants; return the figures by global batch size."""
+    count = (max(effort.steps.values()) + 1) * max(batches)
+    with planned_rig(rig, kind, subject, batches, effort, count) as (config, layout, plans):
+        variants = [variant for batch in batches for variant in variants_of(rig, plans, batch)]
+        timings = trained(rig, kind, subject, config, layout, plans, variants, effort)
+    return {batch: figures_of(batch, plans[f"balanced.b{batch}"], variants, timings, effort) for batch in batches}
+
+
+@contextmanager
+def planned_rig(
+    rig: Rig, kind: str, subject: Subject, batches: Sequence[int], effort: Effort, count: int
+) -> Iterator[tuple[Config, Layout, dict[str, Plan]]]:
+    """Yield configuration, folders with `count` tiles, and plans by experiment, after the rig was profiled."""
     size = subject.quick_size if effort is QUICK else subject.size
     config = settings_of(subject, size, effort, batches)
     with tempfile.TemporaryDirectory() as temporary:
         layout = Layout(Path(temporary))
-        case = Case(
-            "tiles", ((1,),), model=subject.model, samples=(max(effort.steps.values()) + 1) * max(batches), size=size
-        )
+        case = Case("tiles", ((1,),), model=subject.model, samples=count, size=size)
         write_tiles(layout.tile("tiles"), case, bands=subject.bands)
         profiled(rig, kind, subject, config, layout)
-        plans = planned(rig, kind, subject, config, layout, batches)
-        variants = [variant for batch in batches for variant in variants_of(rig, plans, batch)]
-        timings = trained(rig, kind, subject, config, layout, plans, variants, effort)
-    figures: dict[str, float] = {}
-    for batch in batches:
-        prefix = f"{rig.name}.{subject.name}.b{batch}"
-        figures |= figures_of(prefix, batch, plans[f"balanced.b{batch}"], variants, timings, effort)
-    return figures
+        yield config, layout, planned(rig, kind, subject, config, layout, batches)
+
+
+def fifty_figures(kind: str, effort: Effort) -> dict[str, float]:
+    """Return how fast the plan's workers of a rig of 50:1 are, over the fast one alone, and the slow one's share."""
+    subject, batch = SUBJECTS[-1], BATCHES[0]
+    effort = replace(effort, steps=effort.steps | {"balanced": 8, "fastest": 8})
+    with planned_rig(FIFTY, kind, subject, (batch,), effort, 9 * batch) as (config, layout, plans):
+        variants = [item for item in variants_of(FIFTY, plans, batch) if item.kind in ("balanced", "fastest")]
+        timings = trained(FIFTY, kind, subject, config, layout, plans, variants, effort)
+    seconds = {item.kind: float(np.median(step_seconds(timings[item.name]))) for item in variants}
+    slow = plans[f"balanced.b{batch}"].workers[-1]
+    return {"fifty.over_fast_alone": seconds["fastest"] / seconds["balanced"], "fifty.slow_share": slow.share}
 
 
 def dynamic_figures(kind: str, effort: Effort) -> dict[str, float]:
     """Return what shares that move while training win back when a worker becomes slower."""
     subject, batch = SUBJECTS[-1], BATCHES[0]
-    size = subject.quick_size if effort is QUICK else subject.size
-    config = settings_of(subject, size, effort, (batch,))
     name, found = f"balanced.b{batch}", {}
-    with tempfile.TemporaryDirectory() as temporary:
-        layout = Layout(Path(temporary))
-        case = Case("tiles", ((1,),), model=subject.model, samples=sum(LOAD_STEPS) * batch, size=size)
-        write_tiles(layout.tile("tiles"), case, bands=subject.bands)
-        profiled(LOADED, kind, subject, config, layout)
-        plan = planned(LOADED, kind, subject, config, layout, (batch,))[name]
+    with planned_rig(LOADED, kind, subject, (batch,), effort, sum(LOAD_STEPS) * batch) as (config, layout, plans):
         for rebalance in (False, True):
             settings = {
                 key: value.model_copy(update={"rebalance": rebalance}) for key, value in config.training.items()
             }
-            found[rebalance] = loaded_run(kind, config.model_copy(update={"training": settings}), layout, name, plan)
+            found[rebalance] = loaded_run(
+                kind, config.model_copy(update={"training": settings}), layout, name, plans[name]
+            )
     before, under, best = speeds_of(found[False]["timing"], batch)
     _, moved, _ = speeds_of(found[True]["timing"], batch)
     losses = [found[rebalance]["loss"] for rebalance in (False, True)]
@@ -627,20 +659,16 @@ def main() -> None:
     parser.add_argument("--model", action="append", help="only the models of this name")
     options = parser.parse_args()
     effort = QUICK if options.quick else FULL
-    kind, figures = brake_kind(), {}
+    kind = brake_kind()
+    figures: dict[str, float] = {}
     torch.set_num_threads(1)
-    began = time.monotonic()
     for rig in RIGS:
         for subject in SUBJECTS:
             if rig.name not in (options.rig or [rig.name]) or subject.name not in (options.model or [subject.name]):
                 continue
             figures |= measured(rig, kind, subject, BATCHES, effort)
-            print(f"{rig.name} {subject.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     if FIFTY.name in (options.rig or [FIFTY.name]):
-        unet = SUBJECTS[-1]
-        of_fifty = measured(FIFTY, kind, unet, BATCHES[:1], effort)
-        figures["fifty.over_fast_alone"] = of_fifty[f"fifty.{unet.name}.b{BATCHES[0]}.g"]
-        figures |= of_fifty
+        figures |= fifty_figures(kind, effort)
     if LOADED.name in (options.rig or [LOADED.name]):
         figures |= dynamic_figures(kind, effort)
     conditions = {
@@ -653,7 +681,8 @@ def main() -> None:
         },
         "norm": "group",
         "optimiser": "adamw",
-        "turns": effort.turns,
+        "rounds": effort.rounds,
+        "turns per round": effort.turns,
         "timed steps per turn": effort.steps,
         "backend": "gloo",
     }
