@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from landbalance.cluster import Cluster
     from landbalance.config import Config
     from landbalance.config.learning import Experiment
+    from landbalance.config.scenes import Mask
     from landbalance.plans import Plan
     from landbalance.profiles import NodeProfile
 
@@ -262,6 +263,10 @@ def map(options: argparse.Namespace) -> None:
         raise UserError(
             f"--set {options.set[0]}: only with --model; an experiment's settings stand in its configuration."
         )
+    if options.mask is not None:
+        raise UserError(
+            f"--mask {options.mask}: only with --model; an experiment's scenes have their `mask` in its configuration."
+        )
     if options.out is not None:
         raise UserError(f"--out {options.out}: only with --model; an experiment's maps lie below --results.")
     name, scene = options.names
@@ -282,8 +287,19 @@ def _map_with_bundle(options: argparse.Namespace) -> None:
     from landbalance.workflow import overridden
 
     settings = checked(Map, overridden({}, options.set, "--set"), "--set")
-    for path in run_bundle(options.model, options.names, settings, options.out or Path(), options.workers):
+    mask = None if options.mask is None else _mask(options.mask)
+    for path in run_bundle(options.model, options.names, settings, options.out or Path(), options.workers, mask):
         sys.stdout.write(f"{path}\n")
+
+
+def _mask(text: str) -> Mask:
+    """Return the mask that an option names: by its band alone, or as a scene's `mask` stands in a configuration."""
+    from landbalance.config.checks import checked
+    from landbalance.config.scenes import Mask
+    from landbalance.workflow import overridden
+
+    wanted = overridden({}, [f"mask={text}"], "--mask")["mask"] if text.lstrip().startswith("{") else {"band": text}
+    return checked(Mask, wanted, "--mask")
 
 
 def mosaic(options: argparse.Namespace) -> None:
