@@ -131,7 +131,7 @@ def test_uncertainty_is_another_layer(valley: Seen) -> None:
     assert valley.page.locator("fieldset.classes").is_hidden()
 
 
-def test_outlines_of_the_test_tiles_are_drawn(valley: Seen) -> None:
+def test_outlines_of_the_test_area_are_drawn(valley: Seen) -> None:
     """A test tile covers columns 60 to 90 of rows 0 to 30; its outline runs along column 90."""
     plain = [valley.colour(90, row) for row in (14, 18, 22, 26)]
     valley.legend("test").check()
