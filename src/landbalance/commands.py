@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,7 @@ def search(options: argparse.Namespace) -> None:
 
 def tile(options: argparse.Namespace) -> None:
     """Run the tile stage, or draw some of the tiles."""
+    from landbalance.failures import noted
     from landbalance.tile import run
 
     layout = Layout(options.results)
@@ -120,7 +122,9 @@ def tile(options: argparse.Namespace) -> None:
         preview(options.dataset, dataset, layout.tile(options.dataset), target)
         sys.stdout.write(f"{target}\n")
         return
-    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset), options.scene)
+    source, store, scene = layout.download(options.dataset), layout.tile(options.dataset), options.scene
+    with noted(layout.tile_scene(options.dataset, scene)) if scene in dataset.scenes else nullcontext():
+        run(options.dataset, dataset, source, store, scene)
 
 
 def profile(options: argparse.Namespace) -> None:
@@ -248,6 +252,7 @@ def evaluate(options: argparse.Namespace) -> None:
 def map(options: argparse.Namespace) -> None:
     """Run the map stage on a scene of an experiment, or on any scenes with a bundle."""
     from landbalance.config import load_config
+    from landbalance.failures import noted
     from landbalance.map import run
 
     if options.workers is not None and options.workers < 1:
@@ -277,7 +282,9 @@ def map(options: argparse.Namespace) -> None:
         names = ", ".join(dataset.scenes) or "none"
         raise UserError(f"{options.config}: dataset {experiment.dataset} has no scene {scene}; allowed: {names}.")
     source, bundle = layout.download(experiment.dataset), layout.train(name)
-    run(scene, dataset, config.map, source, bundle, layout.map(name, scene), options.workers)
+    target = layout.map(name, scene)
+    with noted(target):
+        run(scene, dataset, config.map, source, bundle, target, options.workers)
 
 
 def _map_with_bundle(options: argparse.Namespace) -> None:
