@@ -70,6 +70,10 @@ onsuccess:
     record_sites()
 
 
+onerror:
+    show_failures(CONFIG, CLUSTER_FILE, RESULTS)
+
+
 # All that one looks at, so that a lost file is made again.
 rule all:
     default_target: True

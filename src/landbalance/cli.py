@@ -184,6 +184,12 @@ def _parser() -> argparse.ArgumentParser:
         "their names, a folder with a file per band, a product, or B02=file,B03=stack.tif:2",
     )
     mapping.add_argument("--model", type=Path, help="a bundle, instead of the model of an experiment")
+    mapping.add_argument(
+        "--mask",
+        metavar="BAND",
+        help="with --model: leave out clouds and what else a raster of codes tells: SCL or QA_PIXEL of a product, or a "
+        "file, with its codes as in the configuration: '{band: clouds.tif, values: [1]}'",
+    )
     mapping.add_argument("--out", type=Path, help="with --model: folder of the maps (default: here)")
     mapping.add_argument(
         "--set",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from landbalance.cluster import Cluster
     from landbalance.config import Config
     from landbalance.config.learning import Experiment
+    from landbalance.config.scenes import Mask
     from landbalance.plans import Plan
     from landbalance.profiles import NodeProfile
 
@@ -108,6 +110,7 @@ def search(options: argparse.Namespace) -> None:
 
 def tile(options: argparse.Namespace) -> None:
     """Run the tile stage, or draw some of the tiles."""
+    from landbalance.failures import noted
     from landbalance.tile import run
 
     layout = Layout(options.results)
@@ -119,7 +122,9 @@ def tile(options: argparse.Namespace) -> None:
         preview(options.dataset, dataset, layout.tile(options.dataset), target)
         sys.stdout.write(f"{target}\n")
         return
-    run(options.dataset, dataset, layout.download(options.dataset), layout.tile(options.dataset), options.scene)
+    source, store, scene = layout.download(options.dataset), layout.tile(options.dataset), options.scene
+    with noted(layout.tile_scene(options.dataset, scene)) if scene in dataset.scenes else nullcontext():
+        run(options.dataset, dataset, source, store, scene)
 
 
 def profile(options: argparse.Namespace) -> None:
@@ -247,6 +252,7 @@ def evaluate(options: argparse.Namespace) -> None:
 def map(options: argparse.Namespace) -> None:
     """Run the map stage on a scene of an experiment, or on any scenes with a bundle."""
     from landbalance.config import load_config
+    from landbalance.failures import noted
     from landbalance.map import run
 
     if options.workers is not None and options.workers < 1:
@@ -262,6 +268,10 @@ def map(options: argparse.Namespace) -> None:
         raise UserError(
             f"--set {options.set[0]}: only with --model; an experiment's settings stand in its configuration."
         )
+    if options.mask is not None:
+        raise UserError(
+            f"--mask {options.mask}: only with --model; an experiment's scenes have their `mask` in its configuration."
+        )
     if options.out is not None:
         raise UserError(f"--out {options.out}: only with --model; an experiment's maps lie below --results.")
     name, scene = options.names
@@ -272,7 +282,9 @@ def map(options: argparse.Namespace) -> None:
         names = ", ".join(dataset.scenes) or "none"
         raise UserError(f"{options.config}: dataset {experiment.dataset} has no scene {scene}; allowed: {names}.")
     source, bundle = layout.download(experiment.dataset), layout.train(name)
-    run(scene, dataset, config.map, source, bundle, layout.map(name, scene), options.workers)
+    target = layout.map(name, scene)
+    with noted(target):
+        run(scene, dataset, config.map, source, bundle, target, options.workers)
 
 
 def _map_with_bundle(options: argparse.Namespace) -> None:
@@ -282,8 +294,19 @@ def _map_with_bundle(options: argparse.Namespace) -> None:
     from landbalance.workflow import overridden
 
     settings = checked(Map, overridden({}, options.set, "--set"), "--set")
-    for path in run_bundle(options.model, options.names, settings, options.out or Path(), options.workers):
+    mask = None if options.mask is None else _mask(options.mask)
+    for path in run_bundle(options.model, options.names, settings, options.out or Path(), options.workers, mask):
         sys.stdout.write(f"{path}\n")
+
+
+def _mask(text: str) -> Mask:
+    """Return the mask that an option names: by its band alone, or as a scene's `mask` stands in a configuration."""
+    from landbalance.config.checks import checked
+    from landbalance.config.scenes import Mask
+    from landbalance.workflow import overridden
+
+    wanted = overridden({}, [f"mask={text}"], "--mask")["mask"] if text.lstrip().startswith("{") else {"band": text}
+    return checked(Mask, wanted, "--mask")
 
 
 def mosaic(options: argparse.Namespace) -> None:

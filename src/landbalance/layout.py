@@ -18,6 +18,10 @@ class Layout:
         """Return the tile store: shards, ``index.parquet``, ``statistics.json``."""
         return self.root / "tile" / dataset
 
+    def tile_scene(self, dataset: str, scene: str) -> Path:
+        """Return the note that a scene is cut; its tiles lie in a folder of the same name."""
+        return self.tile(dataset) / "scenes" / f"{scene}.json"
+
     def profile(self, dataset: str, model: str, node: str) -> Path:
         """Return the profile of one node kind for one model on one dataset's tiles."""
         return self.root / "profile" / dataset / model / f"{node}.json"

@@ -3,7 +3,8 @@
 A store is a folder with an ``index.parquet`` (a row per tile), a ``statistics.json``, and arrays that are mapped into
 memory and so cost a worker nothing, however many tiles there are: ``labels.npy``, ``tiles.npy`` (of each tile its split
 and where its image is) and the shards, files of images that ``statistics.json`` names. A scene has a shard of its own,
-which may hold tiles that no split took. Reading needs numpy and pyarrow only.
+which may hold tiles that no split took. Where the split goes by polygon, ``polygons.parquet`` holds them. Reading needs
+numpy and pyarrow only.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ from landbalance.files import placed, read_json
 
 IGNORED = 255
 """Label of a pixel (or tile) that has no class: unlabelled, nodata, padding or inside a buffer."""
+
+POLYGONS = "polygons.parquet"
+"""File of the labelled polygons on each scene that are in a split, where the split goes by polygon."""
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)

@@ -4,6 +4,7 @@ import argparse
 import copy
 import hashlib
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from landbalance.cluster import Cluster
 from landbalance.config import Config
 from landbalance.config.checks import checked
 from landbalance.errors import UserError
+from landbalance.failures import failed_scenes
 from landbalance.files import read_json, write_json, write_text
+from landbalance.layout import Layout
 
 CLUSTER_VARIABLE = "LANDBALANCE_CLUSTER"
 _CLUSTER_NAME = "cluster.yaml"
@@ -220,3 +223,23 @@ def record_site(record: Path, plan: Path, site: str, science: str, cluster: Clus
 def use_own_commands() -> None:
     """Put the commands installed beside this Python first, for where its environment is not activated."""
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def show_failures(config: Config, cluster: Path, results: Path) -> None:
+    """List the scenes that failed, at the end of a run and in the reports that can be made without them.
+
+    The reports are written out of turn: their time of change is long ago, so that the next run writes them anew.
+    """
+    layout = Layout(results)
+    failures = failed_scenes(config, layout)
+    if not failures:
+        return
+    sys.stderr.write("\n".join(["Scenes that failed:", *(f"  {item.what}: {item.reason}" for item in failures), ""]))
+    files = ["--config", str(results / frozen(config)[0]), "--results", str(results)]
+    unmapped = dict.fromkeys(item.name for item in failures if item.stage == "map")
+    pages = {layout.report(name): [name, "--cluster", str(cluster)] for name in unmapped}
+    for page, words in {**pages, layout.report("index"): []}.items():
+        done = subprocess.run(["landbalance", "report", *words, *files], capture_output=True, check=False)
+        if done.returncode == 0:
+            os.utime(page, (1, 1))
+            sys.stderr.write(f"{page} lists them.\n")

@@ -8,6 +8,7 @@ import pytest
 import rasterio
 
 import products
+from landbalance.cli import main
 from landbalance.config import Dataset, Map, Scene
 from landbalance.errors import UserError
 from landbalance.map import run_bundle
@@ -98,3 +99,37 @@ def test_a_bundle_trained_on_numbers_reads_numbers(scenery: Any, tmp_path: Path,
     scenery.use_nearest()
     (map_,) = run_bundle(scenery.bundle, [str(path)], Map(window=16, overlap=4), scenery.folder / "m")
     assert np.array_equal(found(map_), right)
+
+
+def test_a_bundle_leaves_out_what_a_products_own_mask_tells(
+    scenery: Any, both: dict[str, Path], right: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenery.write(np.ones((2, 8, 8), np.uint16), names=BANDS)
+    scenery.use_nearest(reflectance=True)
+    command = ["map", "--model", str(scenery.bundle), "--set", "window=16", "--set", "overlap=4"]
+    command += ["--out", str(scenery.folder / "m")]
+    cloudy = np.zeros((24, 24), bool)
+    cloudy[4:10, 6:14] = True
+    for mask, gone in (
+        ("SCL", cloudy),
+        ("{band: SCL, classes: [cloud, snow]}", cloudy),
+        ("{band: SCL, classes: [vegetation]}", ~cloudy),
+    ):
+        assert main([*command, str(both["new"]), "--mask", mask]) == 0
+        assert np.array_equal(found(Path(capsys.readouterr().out.strip())), np.where(gone, 255, right))
+    products.write(scenery.folder / "clouds.tif", np.eye(24, dtype=np.uint8), 10, driver="GTiff")
+    clouds = f"{{band: {scenery.folder / 'clouds.tif'}, values: [1]}}"
+    assert main([*command, str(both["old"]), "--mask", clouds]) == 0
+    assert np.array_equal(found(Path(capsys.readouterr().out.strip())), np.where(np.eye(24), 255, right))
+    for scene, mask, message in (
+        ("old", "SCL", "SCL: not found (mask.band of the scene; the product's own masks: none)"),
+        (
+            "new",
+            "{band: SCL, classes: [clouds]}",
+            "no class of SCL is called clouds; allowed: no_data, saturated, dark",
+        ),
+        ("new", "clouds.tif", "say which values or bits of clouds.tif mean missing pixels"),
+        ("new", "{band: SCL, value: [1]}", "value: no such setting"),
+    ):
+        assert main([*command, str(both[scene]), "--mask", mask]) == 1
+        assert message in capsys.readouterr().err

@@ -9,6 +9,7 @@ import rasterio
 
 from landbalance.cli import main
 from landbalance.config import Map
+from landbalance.config.scenes import Mask
 from landbalance.errors import UserError
 from landbalance.map import run_bundle
 
@@ -70,6 +71,43 @@ def test_pairs_on_the_command_line(ready: Any, capsys: pytest.CaptureFixture[str
     printed = Path(capsys.readouterr().out.strip())
     assert (found(printed) == ready.right).all()
     assert (printed.parent / "scene.margin.tif").is_file()
+
+
+def test_a_mask_is_a_file_or_a_band_like_the_others(ready: Any, tmp_path: Path) -> None:
+    """C04: what it takes away is nodata in the map, and so is what had no data before."""
+    codes = np.zeros((30, 40), np.uint8)
+    codes[5:9, 10:20], codes[20:, :4] = 2, 8
+    with rasterio.open(ready.stack) as raster:
+        profile, bands = raster.profile, raster.read()
+    bands[:, :3] = 0
+    with rasterio.open(tmp_path / "stack.tif", "w", **{**profile, "count": 4}) as raster:
+        raster.write(np.concatenate([bands, codes[None].astype(bands.dtype)]))
+        raster.descriptions = ("B8A", "B1", "B2", "clouds")
+    with rasterio.open(tmp_path / "clouds.tif", "w", **{**profile, "count": 1, "dtype": "uint8"}) as raster:
+        raster.write(codes, 1)
+    stack, folder = tmp_path / "stack.tif", split(ready, "apart", ["x_B8A.tif", "x_B1.tif", "x_B2.tif"])
+    (folder / "x_clouds.tif").write_bytes((tmp_path / "clouds.tif").read_bytes())
+    with rasterio.open(folder / "x_B2.tif", "r+") as raster:
+        raster.write(bands[2], 1)
+    with rasterio.open(folder / "x_B8A.tif", "r+") as raster:
+        raster.write(bands[0], 1)
+    expected = np.where(codes == 2, 255, ready.right)
+    expected[:3] = 255
+    pairs = f"B2={stack}:3,B8A={stack}:1"
+    for scene, band in (
+        (str(stack), "clouds"), (str(stack), str(tmp_path / "clouds.tif")), (str(folder), "clouds"),
+        (f"{pairs},quality={stack}:4", "quality"), (pairs, f"{stack}:4"),
+    ):  # fmt: skip
+        mask = Mask(band=band, values=[2])
+        (map_,) = run_bundle(ready.bundle, [scene], Map(window=16, overlap=4), ready.folder / "maps", mask=mask)
+        assert (found(map_) == expected).all()
+    with pytest.raises(UserError, match=r"mask\.band: cloud\.tif is neither a band of .*stack\.tif nor a file"):
+        run_bundle(ready.bundle, [str(stack)], Map(), ready.folder / "m", mask=Mask(band="cloud.tif", values=[2]))
+
+
+def test_a_mask_goes_with_a_bundle_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", "havel", "scene", "--mask", "SCL"]) == 1
+    assert "--mask SCL: only with --model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The reports in a real Chromium: nothing is fetched, the map draws and obeys, everyone can use the page."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +131,7 @@ def test_uncertainty_is_another_layer(valley: Seen) -> None:
     assert valley.page.locator("fieldset.classes").is_hidden()
 
 
-def test_outlines_of_the_test_tiles_are_drawn(valley: Seen) -> None:
+def test_outlines_of_the_test_area_are_drawn(valley: Seen) -> None:
     """A test tile covers columns 60 to 90 of rows 0 to 30; its outline runs along column 90."""
     plain = [valley.colour(90, row) for row in (14, 18, 22, 26)]
     valley.legend("test").check()
@@ -179,6 +180,107 @@ def test_the_wheel_scrolls_the_page_and_zooms_with_ctrl(valley: Seen) -> None:
     valley.page.mouse.wheel(0, -240)
     valley.page.keyboard.up("Control")
     valley.page.wait_for_function("document.querySelector('.port .scale').textContent === '50 m'")
+
+
+AIM = (24.5 / 60, 0.5)
+"""The middle of a pixel of the picture, as shares of the map's width and height."""
+
+
+class Fingers:
+    """Fingers on a phone's map; places are shares of its width and height, times are told, not waited for."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.page, self.session = seen.page, seen.context.new_cdp_session(seen.page)
+        self.seconds = time.time()
+        self.frame: Any = None
+        self.page.locator(".port").evaluate("port => port.scrollIntoView({block: 'center', behavior: 'instant'})")
+
+    def send(self, kind: str, *places: tuple[float, float], after: float = 0.02) -> None:
+        """Send one event: `places` are those of all fingers that are down now."""
+        if self.frame is None:
+            self.frame = self.page.locator(".port canvas").bounding_box()
+        left, top, width, height = (self.frame[key] for key in ("x", "y", "width", "height"))
+        self.seconds += after
+        points = [{"x": left + width * x, "y": top + height * y, "id": number} for number, (x, y) in enumerate(places)]
+        event = {"type": kind, "touchPoints": points, "timestamp": self.seconds}
+        self.session.send("Input.dispatchTouchEvent", event)
+        if kind == "touchEnd":
+            self.frame = None
+
+    def drag(self, x: float, start: float, stop: float) -> None:
+        """Move a finger up or down."""
+        self.send("touchStart", (x, start))
+        for step in range(1, 9):
+            self.send("touchMove", (x, start + (stop - start) * step / 8))
+        self.send("touchEnd")
+
+    def pinch(self, middle: tuple[float, float], before: float, after: float) -> None:
+        """Move two fingers, side by side, from one distance between them to another."""
+        x, y = middle
+        self.send("touchStart", (x - before / 2, y))
+        self.send("touchStart", (x - before / 2, y), (x + before / 2, y))
+        for step in range(1, 9):
+            half = (before + (after - before) * step / 8) / 2
+            self.send("touchMove", (x - half, y), (x + half, y))
+        self.send("touchEnd")
+
+    def tap(self, place: tuple[float, float], after: float) -> None:
+        self.send("touchStart", place, after=after)
+        self.send("touchEnd")
+
+    def read(self, place: tuple[float, float]) -> str:
+        """Return what a tap reads out, long after any other."""
+        self.tap(place, after=5)
+        return self.page.locator(".readout").inner_text()
+
+    def scale(self) -> str:
+        """Return what the scale bar says, when all is drawn."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return self.page.locator(".port .scale").inner_text()
+
+
+@pytest.fixture
+def fingers(browser: "Browser", made: Results) -> Iterator[Fingers]:
+    seen = Seen(browser, made.layout.report("valley"), **PHONE)
+    seen.viewer()
+    yield Fingers(seen)
+    seen.context.close()
+
+
+def test_one_finger_scrolls_the_page_over_the_whole_scene(fingers: Fingers) -> None:
+    before, scale = fingers.page.evaluate("scrollY"), fingers.scale()
+    fingers.drag(0.5, 0.8, 0.2)
+    fingers.page.wait_for_function(f"scrollY > {before + 50}")
+    assert fingers.scale() == scale
+
+
+def test_one_finger_moves_a_map_that_is_zoomed_in(fingers: Fingers) -> None:
+    fingers.page.get_by_role("button", name="Zoom in").click(click_count=2)
+    scale, before, middle = fingers.scale(), fingers.page.evaluate("scrollY"), fingers.read((0.5, 0.5))
+    fingers.drag(0.5, 0.3, 0.8)
+    assert fingers.scale() == scale
+    assert fingers.read((0.5, 0.5)) != middle
+    assert fingers.page.evaluate("scrollY") == before
+
+
+def test_two_fingers_zoom_the_map_about_the_place_between_them(fingers: Fingers) -> None:
+    scale, read = fingers.scale(), fingers.read(AIM)
+    fingers.pinch(AIM, 0.2, 0.6)
+    assert fingers.scale() != scale
+    assert fingers.read(AIM) == read
+    fingers.pinch((0.5, 0.5), 0.6, 0.1)
+    assert fingers.scale() == scale
+    assert fingers.page.evaluate("visualViewport.scale") == 1
+
+
+def test_a_double_tap_zooms_in_and_two_single_ones_do_not(fingers: Fingers) -> None:
+    scale, read = fingers.scale(), fingers.read(AIM)
+    fingers.tap(AIM, after=5)
+    assert fingers.scale() == scale
+    fingers.tap(AIM, after=0.05)
+    assert (scale, fingers.scale()) == ("200 m", "100 m")
+    assert fingers.read(AIM) == read
+    assert fingers.page.evaluate("visualViewport.scale") == 1
 
 
 def test_map_is_moved_by_keys_and_read_out(valley: Seen) -> None:

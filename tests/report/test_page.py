@@ -7,9 +7,10 @@ import yaml
 
 from landbalance.config import parse_config
 from landbalance.errors import UserError
+from landbalance.failures import noted
 from landbalance.files import write_json
 from landbalance.layout import Layout
-from landbalance.report import Inputs, run
+from landbalance.report import Inputs, run, run_index
 from landbalance.report.content import Content, read_content
 from landbalance.report.reproduce import own_config
 from report.report_samples import CLASSES, HOSTILE, Changed, Page, Results, write_experiment
@@ -358,6 +359,22 @@ def test_calibration_and_distance_are_told(made: Results) -> None:
 def test_a_training_much_slower_than_planned_is_explained(results: Results) -> None:
     write_experiment(results.layout, "valley", "balanced", shares=(12, 4), step=0.60, epochs=12)
     assert "114.3 % longer than the predicted one. The machines were slower" in page_of(results, "valley").said("speed")
+
+
+def test_a_scene_without_a_map_is_told_with_the_reason(results: Results) -> None:
+    target = results.layout.map("valley", "valley-2020")
+    target.unlink()
+    with pytest.raises(UserError), noted(target):
+        raise UserError("<b>blue.tif</b>: cannot be read")
+    run("valley", results.config, results.layout)
+    page = Page(results.html("valley"))
+    assert "map" not in [values["id"] for tag, values in page.tags if tag == "section"]
+    assert (
+        "<b>Failed:</b> scene valley-2020 was not mapped with experiment valley; this report is without it. "
+        "&lt;b&gt;blue.tif&lt;/b&gt;: cannot be read" in results.html("valley")
+    )
+    run_index(results.config, results.layout)
+    assert "scene valley-2020 was not mapped with experiment valley: &lt;b&gt;blue.tif" in results.html("index")
 
 
 def test_figures_lie_beside_the_page(made: Results) -> None:

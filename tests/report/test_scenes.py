@@ -1,15 +1,30 @@
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
 import pytest
 import rasterio
 from affine import Affine
 from rasterio.crs import CRS as RasterCRS
+from shapely import affinity
+from shapely.geometry import Point, box
 
 from landbalance.errors import UserError
 from landbalance.raster import Grid
 from landbalance.report.scenes import NO_CLASS, SceneView, pixel_areas, read_scene, stretched
-from report.report_samples import CLASSES, HEIGHT, NODATA_ROWS, PIXEL, WIDTH, Results, class_picture, write_map
+from landbalance.tiles import POLYGONS
+from report.report_samples import (
+    CLASSES,
+    CRS,
+    HEIGHT,
+    NODATA_ROWS,
+    PIXEL,
+    TRANSFORM,
+    WIDTH,
+    Results,
+    class_picture,
+    write_map,
+)
 
 
 def view_of(results: Results, longest_side: int, **layers: Path) -> SceneView:
@@ -106,6 +121,41 @@ def test_outlines_follow_the_splits(made: Results) -> None:
     np.testing.assert_allclose([min(xs), max(xs), min(ys), max(ys)], [0, 30, 30, 60], atol=0.2)
     # Two test tiles that touch are one outline; the third lies apart.
     assert outlines["test"].count("M") == 2
+
+
+def test_outlines_are_those_of_the_polygons_that_the_split_goes_by(results: Results) -> None:
+    """Only the polygons that tiles of their split reach, inside the scene, to half a pixel."""
+    folder = results.layout.tile("valley")
+    round_, edge, lost = Point(75, 15).buffer(10, 64), box(-20, 70, 10, 80), box(35, 5, 45, 15)
+    shapes = [affinity.affine_transform(shape, [*TRANSFORM[:2], *TRANSFORM[3:5], TRANSFORM.c, TRANSFORM.f])
+              for shape in (round_, edge, lost)]  # fmt: skip
+    frame = gpd.GeoDataFrame({"scene": "valley-2020", "polygon": range(3), "split": "test"}, geometry=shapes, crs=CRS)
+    frame.to_crs("EPSG:4326").to_parquet(folder / POLYGONS)
+    view = view_of(results, 1600)
+    assert view.outlined == "polygons"
+    rings = [
+        np.array([tuple(map(float, point.split(","))) for point in ring.split()])
+        for ring in view.outlines["test"].replace("M", "").rstrip("Z").split("Z ")
+    ]
+    assert len(rings) == 2
+    assert 8 <= len(rings[0]) <= 40  # of 256 points
+    assert np.abs(np.hypot(*(rings[0] - [75, 15]).T) - 10).max() < 0.6
+    np.testing.assert_allclose([*rings[1].min(axis=0), *rings[1].max(axis=0)], [0, 70, 10, 80], atol=0.2)
+    assert list(view.outlines) == ["test"]
+
+
+def test_the_ground_of_a_split_has_no_holes_where_a_block_lacks_tiles(results: Results) -> None:
+    path = results.layout.tile("valley") / "index.parquet"
+    tiles = gpd.read_parquet(path)
+    tiles["block"] = tiles["tile"] // 4  # the last row of tiles is a block
+    kept = tiles[tiles["tile"].isin([0, 8, 11])].assign(split="test")
+    kept.to_parquet(path)
+    outlines = view_of(results, 1600).outlines
+    assert list(outlines) == ["test"]
+    rings = outlines["test"].rstrip("Z").split("Z ")
+    xs = [float(point.split(",")[0]) for point in rings[-1].strip("M").split()]
+    assert sorted(ring.count(",") for ring in rings) == [4, 4]
+    assert {round(min(xs)), round(max(xs))} <= {0, 30, 120}
 
 
 def test_stretch_runs_from_black_to_white_over_valid_pixels() -> None:

@@ -103,6 +103,22 @@ def test_whole_polygons_stay_together_and_classes_are_in_every_split(place: Buil
     np.testing.assert_allclose(shares, [0.5, 0.2, 0.3], atol=0.08)
 
 
+def test_polygons_are_listed_with_their_splits(place: Build, dataset: Build) -> None:
+    folder = place(20, part=["train", "val", "test", None])
+    tiled(folder, dataset(split={"by": "column", "column": "part"}, tiles={"size": 4}))
+    listed = gpd.read_parquet(folder / "store" / "polygons.parquet")
+    frame = pyogrio.read_dataframe(folder / "labels.gpkg", fid_as_index=True)
+    wanted = frame[frame["part"].notna()]
+    assert len(listed) == len(wanted) > 0
+    assert listed.crs == "EPSG:4326"
+    listed = listed.set_index("polygon").to_crs(frame.crs).loc[wanted.index]
+    names = wanted["part"].replace({"val": "validation"})
+    assert (listed["split"] == names).all()
+    assert (listed.symmetric_difference(wanted.geometry).area < 1).all()
+    tiled(folder, dataset(split={"by": "block", "size": 24, **SHARES}, tiles={"size": 4}))
+    assert not (folder / "store" / "polygons.parquet").exists()
+
+
 def test_splits_of_a_field_are_kept(place: Build, dataset: Build, caplog: pytest.LogCaptureFixture) -> None:
     folder = place(40, part=["learn", "judge", None, "learn"])
     split = {"by": "column", "column": "part", "train": ["learn"], "validation": [], "test": ["judge"]}

@@ -30,7 +30,7 @@ from landbalance.config import parse_config
 from landbalance.config.checks import read_yaml
 from landbalance.errors import UserError
 from landbalance.files import files_in
-from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, use_own_commands
+from landbalance.workflow import chosen_cluster, freeze, frozen, overridden, show_failures, use_own_commands
 
 RESULTS = Path("results")
 
@@ -46,7 +46,7 @@ SHARED_MODULES = {
     "weighting",
     "evaluate": "allocator bootstrap bundle comparison cores models prediction tiles",
     "map": "allocator bundle cores models prediction raster tiles",
-    "report": "bootstrap comparison curves plans profiles raster tiles",
+    "report": "bootstrap comparison curves failures plans profiles raster tiles",
 }
 
 # --- the run ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,18 @@ _MASKS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 """Values and bits that mean clouds, their shadows, saturation or no data, by a product's raster of codes."""
 
+_MASK_CLASSES: dict[str, dict[str, tuple[int, ...]]] = {
+    "SCL": {
+        "no_data": (0,), "saturated": (1,), "dark": (2,), "cloud_shadow": (3,), "vegetation": (4,), "bare": (5,),
+        "water": (6,), "unclassified": (7,), "cloud": (8, 9), "cirrus": (10,), "snow": (11,),
+    },
+    "QA_PIXEL": {
+        "fill": (0,), "dilated_cloud": (1,), "cirrus": (2,), "cloud": (3,), "cloud_shadow": (4,), "snow": (5,),
+        "water": (7,),
+    },
+}  # fmt: skip
+"""What the codes (SCL: values, QA_PIXEL: bits) of a product's raster are called."""
+
 
 class Mask(Settings):
     """Which pixels of a scene are missing: clouds, shadows, and what else a raster of codes tells."""
@@ -21,6 +33,11 @@ class Mask(Settings):
     band: Text = Field(
         description="SCL (Sentinel-2 level 2A) or QA_PIXEL (Landsat) of the scene's product; or a raster below the "
         "download folder, as a scene names its bands: clouds.tif, masks.tif:2."
+    )
+    classes: list[Text] = Field(
+        default_factory=list,
+        description="Classes of SCL or QA_PIXEL that are missing, by name instead of by code: cloud, cloud_shadow, "
+        "cirrus, snow, …; the usual ones when neither `classes` nor `values` nor `bits` is given.",
     )
     values: list[int] = Field(
         default_factory=list, description="Codes of missing pixels. For SCL, 0, 1, 3, 8, 9 and 10 when not given."
@@ -34,15 +51,30 @@ class Mask(Settings):
     @property
     def codes(self) -> tuple[list[int], int]:
         """Return the values of missing pixels, and the bits as one number."""
-        usual = _MASKS.get(self.band, ((), ()))
-        values, bits = (self.values, self.bits) if self.values or self.bits else usual
-        return list(values), sum(1 << bit for bit in set(bits))
+        if not (self.classes or self.values or self.bits):
+            values, bits = map(list, _MASKS.get(self.band, ((), ())))
+        else:
+            named = [code for name in self.classes for code in _MASK_CLASSES[self.band][name]]
+            of_values = self.band == "SCL"
+            values = self.values + (named if of_values else [])
+            bits = self.bits + ([] if of_values else named)
+        return values, sum(1 << bit for bit in set(bits))
 
     @model_validator(mode="after")
     def _some(self) -> Self:
+        known = _MASK_CLASSES.get(self.band, {})
+        if self.classes and not known:
+            raise ValueError(f"classes have names in SCL and QA_PIXEL only: give values or bits of {self.band}")
+        if wrong := [name for name in self.classes if name not in known]:
+            raise ValueError(f"no class of {self.band} is called {', '.join(wrong)}; allowed: {', '.join(known)}")
         if not (self.values or self.bits or self.band in _MASKS):
             raise ValueError(f"say which values or bits of {self.band} mean missing pixels")
         return self
+
+    def at(self, band: str) -> "Mask":
+        """Return the same mask in another raster, whose codes mean what this one's do."""
+        values, bits = self.codes
+        return Mask(band=band, values=values, bits=[bit for bit in range(32) if bits >> bit & 1])
 
 
 def _by_name(bands: Any) -> Any:

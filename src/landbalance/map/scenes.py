@@ -9,9 +9,9 @@ from pathlib import Path
 import rasterio
 from rasterio.errors import RasterioError
 
-from landbalance.config.scenes import Scene
+from landbalance.config.scenes import Mask, Scene, band_file
 from landbalance.errors import UserError
-from landbalance.raster import acquired, is_product, product_above
+from landbalance.raster import acquired, is_product, mask_file, product_above
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class NamedScene:
     scene: Scene
 
 
-def named_scene(text: str, bands: Sequence[str], reflectance: bool = False) -> NamedScene:
+def named_scene(text: str, bands: Sequence[str], reflectance: bool = False, mask: Mask | None = None) -> NamedScene:
     """Return the scene that `text` names, with the bands that a model wants.
 
     Parameters
@@ -41,6 +41,8 @@ def named_scene(text: str, bands: Sequence[str], reflectance: bool = False) -> N
     reflectance : bool
         Whether the model was trained on products, whose metadata say what their numbers mean: then so are products
         read. Another model was trained on the numbers as they stand in the files.
+    mask : Mask or None
+        Which pixels are missing. Its band is the product's own, one that the scene has as it has the others, or a file.
 
     Raises
     ------
@@ -49,12 +51,13 @@ def named_scene(text: str, bands: Sequence[str], reflectance: bool = False) -> N
     """
     path = Path(text)
     if reflectance and is_product(path):
-        return _product(path, bands)
+        return _product(path, bands, mask)
+    wanted = [*bands, mask.band] if mask is not None else bands
     if path.is_dir():
         _refuse_part(path, reflectance)
-        found, name = _in_folder(path, bands), path.resolve().name
+        found, name = _in_folder(path, wanted), path.resolve().name
     elif path.is_file():
-        found, name = _in_stack(path, bands), path.stem
+        found, name = _in_stack(path, wanted), path.stem
     elif "=" in text:
         found, name = _in_pairs(text), ""
         if reflectance:
@@ -68,11 +71,27 @@ def named_scene(text: str, bands: Sequence[str], reflectance: bool = False) -> N
             f"{text}: the model needs the bands {', '.join(missing)}, which are not there (found: {have}). {_MEND}"
         )
     chosen = {band: found[band] for band in bands}
-    return NamedScene(name, Scene(bands=chosen, acquired=_acquired([name, *chosen.values()])))
+    if mask is not None:
+        mask = mask.at(found[mask.band]) if mask.band in found else _in_file(mask, text)
+    return NamedScene(name, Scene(bands=chosen, mask=mask, acquired=_acquired([name, *chosen.values()])))
 
 
-def _product(path: Path, bands: Sequence[str]) -> NamedScene:
-    scene = Scene(product=str(path.absolute()), bands={band: band for band in bands})
+def _in_file(mask: Mask, scene: str) -> Mask:
+    """Return a mask whose band is a file, with the file's whole path."""
+    file, number = band_file(mask.band)
+    if not Path(file).is_file():
+        raise UserError(
+            f"mask.band: {mask.band} is neither a band of {scene} nor a file. Name the raster of codes, e.g. "
+            "clouds.tif or masks.tif:2."
+        )
+    return mask.at(f"{Path(file).absolute()}:{number}")
+
+
+def _product(path: Path, bands: Sequence[str], mask: Mask | None) -> NamedScene:
+    if mask is not None and Path(band_file(mask.band)[0]).is_file():
+        mask = _in_file(mask, str(path))
+    scene = Scene(product=str(path.absolute()), bands={band: band for band in bands}, mask=mask)
+    mask_file(scene, Path())  # stops where there is none
     name = re.sub(r"(\.SAFE|\.zip|\.tar)+$", "", path.resolve().name)
     return NamedScene(name, scene.model_copy(update={"acquired": acquired(scene, Path())}))
 

@@ -12,7 +12,7 @@ from landbalance import __version__
 from landbalance.bundle import WEIGHTS, Bundle, read_card
 from landbalance.config.data import ClassInfo, Dataset, Resampling
 from landbalance.config.learning import Map
-from landbalance.config.scenes import Scene
+from landbalance.config.scenes import Mask, Scene
 from landbalance.errors import UserError
 from landbalance.files import digest, write_json, write_text
 from landbalance.map import layers
@@ -88,7 +88,12 @@ def run(
 
 
 def run_bundle(
-    bundle: Path, scenes: Sequence[str], settings: Map, folder: Path, workers: int | None = None
+    bundle: Path,
+    scenes: Sequence[str],
+    settings: Map,
+    folder: Path,
+    workers: int | None = None,
+    mask: Mask | None = None,
 ) -> list[Path]:
     """Map any scenes with a model bundle and nothing else, and return the maps.
 
@@ -104,6 +109,8 @@ def run_bundle(
         Where the maps appear, under the scenes' names.
     workers : int or None
         Threads that predict; as many as suit the devices when None.
+    mask : Mask or None
+        Which pixels of each scene are missing, see `scenes.named_scene`.
 
     Raises
     ------
@@ -111,7 +118,7 @@ def run_bundle(
         When a scene or the model is missing or damaged, or the two do not fit together; before anything is mapped.
     """
     card = read_card(bundle)
-    found = [named_scene(text, card.bands, card.reflectance) for text in scenes]
+    found = [named_scene(text, card.bands, card.reflectance, mask) for text in scenes]
     names = [item.name for item in found]
     if settings.mosaic and Path(MOSAIC).stem in names:
         raise UserError(f"a scene is called {Path(MOSAIC).stem}: its map would be the file of the mosaic. Rename it.")

@@ -6,7 +6,7 @@
 
 from landbalance.raster.bands import OpenBand, known_crs, open_bands, read_part
 from landbalance.raster.grid import Grid, bounds_of, moved_bounds, overlap, shown, title
-from landbalance.raster.products import acquired, is_product, product_above, scene_paths
+from landbalance.raster.products import acquired, is_product, mask_file, product_above, scene_paths
 from landbalance.raster.reader import GDAL, SceneReader, open_scene
 from landbalance.raster.sources import BandFile
 
@@ -20,6 +20,7 @@ __all__ = [
     "bounds_of",
     "is_product",
     "known_crs",
+    "mask_file",
     "moved_bounds",
     "open_bands",
     "open_scene",

@@ -4,6 +4,7 @@
 
 const LARGEST_PIXEL = 48; // on the screen, in CSS pixels
 const STEP = 1.5; // of a zoom by button or key
+const TAP = { seconds: 0.3, pixels: 24 }; // two taps within these are a double tap
 
 /** Return the size, the values and the palette (RGBA) of a PNG of 8-bit palette indices, as this report writes them. */
 async function decoded(address) {
@@ -164,9 +165,15 @@ async function start(scene) {
     const frame = canvas.getBoundingClientRect();
     return { x: event.clientX - frame.left, y: event.clientY - frame.top };
   };
+  // A touch's double tap is told from its own events: not every browser makes a dblclick of it.
+  let [touched, pressed, tapped] = [false, null, null];
+  const soonAfter = (one, next) => one !== null && next.time - one.time < 1000 * TAP.seconds
+    && Math.hypot(next.x - one.x, next.y - one.y) < TAP.pixels;
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     keyboard = false;
+    touched = event.pointerType === "touch";
+    pressed = pointers.size ? null : { ...place(event), time: event.timeStamp };
     pointers.set(event.pointerId, place(event));
     canvas.setPointerCapture(event.pointerId);
     tell(...Object.values(place(event)));
@@ -191,7 +198,16 @@ async function start(scene) {
   for (const end of ["pointerup", "pointercancel"]) {
     canvas.addEventListener(end, (event) => pointers.delete(event.pointerId));
   }
-  canvas.addEventListener("dblclick", (event) => zoom(2, place(event).x, place(event).y));
+  canvas.addEventListener("pointerup", (event) => {
+    const up = { ...place(event), time: event.timeStamp };
+    const tap = touched && soonAfter(pressed, up); // not a finger that moved or stayed, nor one of two
+    const second = tap && soonAfter(tapped, up);
+    if (second) zoom(2, up.x, up.y);
+    tapped = tap && !second ? up : null;
+  });
+  canvas.addEventListener("dblclick", (event) => {
+    if (!touched) zoom(2, place(event).x, place(event).y);
+  });
   // The wheel alone scrolls the page; a trackpad's pinch comes as wheel with ctrlKey.
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;

@@ -9,6 +9,7 @@ from landbalance.comparison import Comparison, Judged, compared, read_judged, re
 from landbalance.config import Config, Experiment
 from landbalance.config.learning import Arm
 from landbalance.errors import UserError
+from landbalance.failures import failed_scenes
 from landbalance.files import write_text
 from landbalance.layout import Layout
 from landbalance.report import charts
@@ -63,10 +64,12 @@ class Group:
 
 
 def run_index(config: Config, layout: Layout) -> None:
-    """Write ``index.html`` beside the reports: all experiments of `config`, also those not yet run."""
+    """Write ``index.html`` beside the reports: all experiments, also those not yet run, and failed scenes."""
     groups = _groups(config, layout)
     target = layout.report("index")
-    write_text(target, render("index.html", ["tables.js"], title=config.report.title, groups=groups))
+    failures = failed_scenes(config, layout)
+    html = render("index.html", ["tables.js"], title=config.report.title, groups=groups, failures=failures)
+    write_text(target, html)
     done = sum(row.content is not None for group in groups for row in group.rows)
     _log.info("overview: %s, %d of %d experiments have results", target, done, len(config.experiments))
 

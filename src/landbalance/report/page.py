@@ -14,6 +14,7 @@ from markupsafe import Markup
 from landbalance import __version__
 from landbalance.config import ClassInfo, Config
 from landbalance.errors import UserError
+from landbalance.failures import Failure, failures_of
 from landbalance.files import placed, write_text
 from landbalance.layout import Layout
 from landbalance.report import charts, pictures, team, units
@@ -66,10 +67,12 @@ def run(name: str, config: Config, layout: Layout, inputs: Inputs = _GIVEN) -> N
     if name == "index":
         raise UserError("experiments.index: the overview is called index.html; give the experiment another name.")
     content = read_content(name, config, layout, inputs)
-    views = [_view(scene, content, config, layout) for scene in content.dataset.scenes]
+    failures = failures_of(name, config, layout)
+    unmapped = {failure.scene for failure in failures if failure.stage == "map"}
+    views = [_view(scene, content, config, layout) for scene in content.dataset.scenes if scene not in unmapped]
     drawn = _drawn(content)
     _write_figures(content, drawn, views, layout)
-    html = render_page(content, drawn, views, layout)
+    html = render_page(content, drawn, views, layout, failures)
     write_text(layout.report(name), html)
     _log.info("report of %s: %s, %s", name, layout.report(name), units.data_size(len(html.encode())))
 
@@ -175,7 +178,13 @@ def _baseline_text(content: Content) -> str | None:
     return f"The network less the {baseline.name}: {difference_text(baseline.comparison, content.sample)}."
 
 
-def render_page(content: Content, drawn: dict[str, Drawn], views: list[SceneView], layout: Layout) -> str:
+def render_page(
+    content: Content,
+    drawn: dict[str, Drawn],
+    views: list[SceneView],
+    layout: Layout,
+    failures: Sequence[Failure] = (),
+) -> str:
     """Return the HTML of an experiment's report."""
     classes = content.dataset.classes
     metrics = content.metrics
@@ -184,6 +193,7 @@ def render_page(content: Content, drawn: dict[str, Drawn], views: list[SceneView
     return render(
         "page.html",
         content=content,
+        failures=failures,
         scenes=[_scene_figure(view, classes) for view in views],
         thumbnail=pictures.map_address(views[0].classes, classes, _THUMBNAIL) if views else None,
         accuracy_verdict=accuracy_verdict(metrics, content.sample),

@@ -12,18 +12,18 @@ from typing import Any, get_args
 
 import numpy as np
 import rasterio
+import shapely
 from affine import Affine
 from numpy.typing import NDArray
 from pyproj import Geod
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 from rasterio.vrt import WarpedVRT
-from shapely import buffer, union_all
 
 from landbalance.config import ClassInfo, Dataset
 from landbalance.errors import UserError
 from landbalance.raster import Grid, acquired, open_scene
-from landbalance.tiles import Split
+from landbalance.tiles import POLYGONS, Split
 
 NO_CLASS = 255
 """Class index of a pixel that the map gives no class."""
@@ -34,6 +34,8 @@ _LAYER_STEP = 5
 _STRETCH = (2, 98)
 """Percentiles of a band, over the picture, that become black and white."""
 _METRES_PER_DEGREE = 111_320.0
+_SLIVER, _SIMPLER = 0.05, 0.5
+"""Of a pixel: by how much areas grow, and how far an outline may be from the true one."""
 _NONE: Mapping[str, Path] = MappingProxyType({})
 
 
@@ -85,7 +87,9 @@ class SceneView:
     nodata_share : float
         Share of the map's pixels without a class.
     outlines : dict of str to str
-        SVG path of each split's tiles, in pixels of the picture.
+        SVG path around what each split holds, in pixels of the picture.
+    outlined : str
+        What that is: polygons, or areas.
     layers : tuple of Layer
         Uncertainty, as far as the map stage wrote it.
     """
@@ -101,6 +105,7 @@ class SceneView:
     areas: tuple[float, ...]
     nodata_share: float
     outlines: dict[Split, str]
+    outlined: str
     layers: tuple[Layer, ...]
 
     @property
@@ -149,7 +154,7 @@ def read_scene(
     class_map : Path
         The scene's map, with its colour table.
     index : Path
-        The tile store's ``index.parquet``.
+        The tile store's ``index.parquet``; polygons that the split goes by lie beside it.
     longest_side : int
         Most pixels of a picture's width and height.
     layers : mapping of str to Path
@@ -169,6 +174,7 @@ def read_scene(
             classes = lookup[_on_grid(opened, grid)]
     except RasterioError as error:
         raise UserError(f"{class_map}: cannot be read ({error}). Run the map stage again.") from error
+    outlined, outlines = _outlines(index, name, grid)
     return SceneView(
         name=name,
         acquired=acquired(dataset.scenes[name], source),
@@ -180,7 +186,8 @@ def read_scene(
         classes=classes,
         areas=tuple(float(value) for value in counts),
         nodata_share=missing,
-        outlines=_outlines(index, name, grid),
+        outlines=outlines,
+        outlined=outlined,
         layers=tuple(_layer(key, path, grid) for key, path in layers.items()),
     )
 
@@ -321,29 +328,57 @@ def _layer(name: str, path: Path, grid: Grid) -> Layer:
     return Layer(name, title, meaning, coarse.astype(np.uint8))
 
 
-def _outlines(index: Path, scene: str, grid: Grid) -> dict[Split, str]:
-    """Return the outline of each split's tiles in the scene, as SVG paths in the picture's pixels."""
+def _read(path: Path, columns: list[str], scene: str, grid: Grid) -> Any:
+    """Return what a GeoParquet file has of a scene, its shapes in pixels of the grid."""
     import geopandas as gpd
 
-    if not index.is_file():
-        raise UserError(f"{index}: not found. Run the tile stage first.")
-    tiles = gpd.read_parquet(index, columns=["scene", "split", "geometry"], filters=[("scene", "==", scene)])
+    frame = gpd.read_parquet(path, columns=columns, filters=[("scene", "==", scene)])
     to_pixels: Affine = ~grid.transform
     matrix = [to_pixels.a, to_pixels.b, to_pixels.d, to_pixels.e, to_pixels.c, to_pixels.f]
-    footprints = tiles.geometry.to_crs(grid.crs).affine_transform(matrix).to_numpy()
+    return frame.set_geometry(frame.geometry.to_crs(grid.crs).affine_transform(matrix))
+
+
+def _outlines(index: Path, scene: str, grid: Grid) -> tuple[str, dict[Split, str]]:
+    """Return what the splits hold, polygons or areas, and SVG paths around that of each.
+
+    No point of a path is farther than about half a pixel from the true outline.
+    """
+    if not index.is_file():
+        raise UserError(f"{index}: not found. Run the tile stage first.")
+    tiles, beside = _read(index, ["scene", "split", "block", "geometry"], scene, grid), index.with_name(POLYGONS)
+    polygons = _read(beside, ["scene", "split", "geometry"], scene, grid) if beside.is_file() else None
     outlines: dict[Split, str] = {}
     for split in get_args(Split):
-        shapes = footprints[(tiles["split"] == split).to_numpy()]
-        if len(shapes):
-            # Grown by a sliver, so that neighbours join although their corners were rounded.
-            joined = union_all(buffer(shapes, 0.05, join_style="mitre")).simplify(0.3)
-            outlines[split] = " ".join(_path(ring) for ring in _rings(joined))
-    return outlines
+        own = tiles[tiles["split"] == split]
+        if len(own):
+            shapes = _ground(own) if polygons is None else _judged(polygons[polygons["split"] == split], own)
+            inside = shapely.clip_by_rect(shapes, 0, 0, grid.width, grid.height)
+            parts = shapely.get_parts(shapely.get_parts(shapely.simplify(inside, _SIMPLER)))
+            if path := " ".join(_path(ring) for part in parts if part.area for ring in _rings(part)):
+                outlines[split] = path
+    return "areas" if polygons is None else "polygons", outlines
 
 
-def _rings(shape: Any) -> list[Any]:
-    polygons = getattr(shape, "geoms", [shape])
-    return [ring for polygon in polygons for ring in (polygon.exterior, *polygon.interiors)]
+def _ground(tiles: Any) -> NDArray[np.object_]:
+    """Return the ground of a split as one shape: the rectangles around the tiles of each of its blocks."""
+    left, top, right, bottom = shapely.bounds(tiles.geometry.to_numpy()).T
+    sides = tiles[["block"]].assign(left=left, top=top, right=right, bottom=bottom).groupby("block")
+    sides = sides.agg({"left": "min", "top": "min", "right": "max", "bottom": "max"}).to_numpy()
+    # Grown by a sliver, so that neighbours join although their corners were rounded.
+    boxes = shapely.box(*(sides + np.array([-1, -1, 1, 1]) * _SLIVER).T)
+    return np.array([shapely.union_all(boxes)], object)
+
+
+def _judged(polygons: Any, tiles: Any) -> NDArray[np.object_]:
+    """Return the polygons that the tiles reach: others lost their labels to tiles of another split."""
+    shapes: NDArray[np.object_] = polygons.geometry.to_numpy().astype(object)
+    _, found = shapely.STRtree(shapes).query(tiles.geometry.to_numpy(), predicate="intersects")
+    reached: NDArray[np.object_] = shapes[np.unique(found)]
+    return reached
+
+
+def _rings(polygon: Any) -> list[Any]:
+    return [polygon.exterior, *polygon.interiors]
 
 
 def _path(ring: Any) -> str:

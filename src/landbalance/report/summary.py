@@ -1,6 +1,7 @@
 """The figures that matter, as text for a terminal."""
 
 from landbalance.config import Config
+from landbalance.failures import failed_scenes
 from landbalance.layout import Layout
 from landbalance.report.content import Content, finished, read_content
 from landbalance.report.verdict import limit_warning
@@ -17,6 +18,7 @@ def summary(config: Config, layout: Layout) -> str:
         lines += [f"{name} ({content.experiment.arm}, {len(content.history)} epochs)"]
         lines += [f"  {line}" for line in (*_places(content, layout), *_accuracy(content), *_speed(content))]
         lines.append("")
+    lines += [f"failed: {failure.what}: {failure.reason}" for failure in failed_scenes(config, layout)]
     lines.append(f"All experiments: {layout.report('index')}")
     return "\n".join(lines)
 

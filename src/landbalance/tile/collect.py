@@ -5,9 +5,10 @@ The images stay in the files that the scenes' jobs wrote; the index says where e
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import shapely
@@ -26,7 +27,7 @@ from landbalance.tile.parting import Parting, part_tiles
 from landbalance.tile.split import taken
 from landbalance.tile.statistics import merged
 from landbalance.tile.write import GrowingArray, log_split, write_index, write_statistics
-from landbalance.tiles import SPLITS
+from landbalance.tiles import POLYGONS, SPLITS
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ def collect(name: str, dataset: Dataset, source: Path, folder: Path, placements:
     if left_out := sum(tiles.cut.tiles for tiles in scenes) - len(frame):
         _log.info("%d tiles left out: of no split, not drawn, or without a label of their own", left_out)
     write_index(folder, frame, _places(scenes, listed), _footprints(scenes, listed))
+    _write_polygons(folder / POLYGONS, parted)
     pixels, missing = (sum(getattr(tiles.cut, key) for tiles in scenes) for key in ("pixels", "missing"))
     info = write_statistics(
         folder, dataset, [tiles.shard for tiles in scenes], frame, counts, _band_moments(scenes, parted, listed),
@@ -95,7 +97,7 @@ def _sampled(dataset: Dataset, scenes: Sequence[SceneTiles], parted: Sequence[Pa
         splits = np.full_like(parting.splits, -1)
         of_scene = ids[chosen[first : first + len(ids)]]
         splits[of_scene] = parting.splits[of_scene]
-        result.append(Parting(splits, parting.blocks, parting.foreign))
+        result.append(replace(parting, splits=splits))
         first += len(ids)
     return result
 
@@ -184,6 +186,17 @@ def _footprints(scenes: Sequence[SceneTiles], listed: Sequence[_Listed]) -> NDAr
             corners = np.stack(transform_points(grid.crs, "EPSG:4326", x.ravel(), y.ravel()), axis=-1)
             outlines.append(np.asarray(shapely.polygons(corners.reshape(-1, 4, 2)), object))
     return np.concatenate(outlines)
+
+
+def _write_polygons(path: Path, parted: Sequence[Parting]) -> None:
+    """Write the polygons of all scenes that are in a split; no file where the split goes by something else."""
+    frames = [parting.polygons for parting in parted if parting.polygons is not None]
+    if not frames:
+        remove(path)
+        return
+    with placed(path) as temporary:
+        frame = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
+        gpd.GeoDataFrame(frame).to_parquet(temporary, index=False)
 
 
 def _band_moments(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,11 +37,15 @@ class Parting:
     foreign : callable
         Returns for a cell and a split which of the cell's pixels have no label in that split, being of another one
         or too near to one; None if all may keep theirs.
+    polygons : GeoDataFrame or None
+        Where the split goes by polygon: those of the scene that are in a split, with ``scene``, ``polygon`` (its id in
+        the labels' file) and ``split``, in EPSG:4326.
     """
 
     splits: NDArray[np.int8]
     blocks: list[tuple[int, ...]]
     foreign: Callable[[Cell, int], NDArray[np.bool_] | None]
+    polygons: gpd.GeoDataFrame | None = None
 
 
 def part_tiles(name: str, dataset: Dataset, source: Path, scenes: Sequence[SceneTiles]) -> list[Parting]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import geopandas as gpd
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter
@@ -19,16 +20,19 @@ from landbalance.tile.blocks import BlockKey, Window
 from landbalance.tile.cells import Cell, SceneTiles, in_cell
 from landbalance.tile.columns import splits_of_polygons
 from landbalance.tile.labels import SceneLabels, scene_labels
+from landbalance.tile.labels.vector import Shapes
 from landbalance.tile.split import drawn_groups
 from landbalance.tiles import IGNORED, SPLITS
 
 _log = logging.getLogger(__name__)
 
-_Part = tuple[NDArray[np.int8], list[tuple[int, ...]], Callable[[Cell, int], NDArray[np.bool_] | None]]
+_Part = tuple[
+    NDArray[np.int8], list[tuple[int, ...]], Callable[[Cell, int], NDArray[np.bool_] | None], gpd.GeoDataFrame
+]
 
 
 def part_by_polygon(name: str, dataset: Dataset, source: Path, scenes: Sequence[SceneTiles]) -> list[_Part]:
-    """Return splits, polygons and foreign pixels of the tiles of each scene, see `parting.Parting`.
+    """Return splits, polygons and foreign pixels of the tiles of each scene, and outlines, see `parting.Parting`.
 
     Raises
     ------
@@ -52,9 +56,24 @@ def part_by_polygon(name: str, dataset: Dataset, source: Path, scenes: Sequence[
     parted = [_tiles_of(tiles, scene, of_polygon) for tiles, scene in zip(scenes, labels, strict=True)]
     _part_pixels(scenes, [splits for splits, _ in parted])
     return [
-        (splits, [(number,) for number in polygons.tolist()], _foreign(tiles, scene, of_polygon, split.buffer))
+        (
+            splits,
+            [(number,) for number in polygons.tolist()],
+            _foreign(tiles, scene, of_polygon, split.buffer),
+            _outlines(tiles.scene, scene, of_polygon),
+        )
         for (splits, polygons), tiles, scene in zip(parted, scenes, labels, strict=True)
     ]
+
+
+def _outlines(scene: str, labels: SceneLabels, of_polygon: Mapping[int, int]) -> gpd.GeoDataFrame:
+    """Return the polygons on a scene that are in a split, in EPSG:4326."""
+    assert isinstance(labels, Shapes), "only polygons are parted by polygon"
+    splits = np.array([of_polygon.get(number, -1) for number in labels.numbers.tolist()], np.int8)
+    there = splits >= 0
+    columns = {"scene": scene, "polygon": labels.numbers[there], "split": np.array(SPLITS, object)[splits[there]]}
+    frame = gpd.GeoDataFrame(columns, geometry=labels.geometries[there], crs=labels.grid.crs.to_wkt())
+    return frame.to_crs("EPSG:4326")
 
 
 def _cell_window(tiles: SceneTiles, cell: Cell, margin: int = 0) -> Window:
