@@ -4,12 +4,12 @@ torchgeo lives in an environment of its own (see torchgeo.txt), whose Python is 
 from a bundle and a GeoTIFF and end with a class map on the disk, in processes that take turns, so that noise of the
 machine meets both alike; imports are outside the clock.
 
-    python benchmarks/mapping.py [--quick] [--torchgeo .venv-torchgeo/bin/python]
+    python benchmarks/mapping.py [--quick] [--whole] [--torchgeo .venv-torchgeo/bin/python]
 
 prints one JSON object. `over_torchgeo` is the ratio of megapixels per second (of the medians; `.low` and `.high` are
 the quartiles turn by turn), `forward_share` the time of the forward passes alone, on the same windows and threads,
 over that of the stage. `max_difference` is the largest difference of a class's probability where both predict from the
-same window.
+same window. With `--whole` ours also maps a scene of a Sentinel-2 tile's size: `whole.seconds` and `whole.peak_mib`.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ STRIDE = WINDOW - 2 * OVERLAP
 MODEL = Model(architecture="unet", encoder="resnet18", depth=3, width=16, spectral=64, norm="group")
 BANDS = [f"B{number:02d}" for number in range(1, 14)]
 CLASSES = 7
+WHOLE = 10_980
+"""Pixels along a side of a Sentinel-2 tile."""
 # torchgeo's best of those tried here: larger batches leave the cache.
 TORCHGEO_BATCH, TORCHGEO_READERS = 1, 1
 
@@ -73,18 +76,24 @@ def write_scene(path: Path, side: int) -> None:
             file.write(np.clip(values, 1, 10_000).astype(np.uint16), number)
 
 
-def stage(folder: Path) -> dict[str, float]:
-    """Map the scene by the map stage, then run its forward passes alone."""
+def mapped(folder: Path) -> dict[str, float]:
+    """Map the scene by the map stage."""
     import segmentation_models_pytorch  # noqa: F401  torchgeo has imported it too when its clock starts
 
     from landbalance.map import run_bundle
-    from landbalance.map.windows import spans
-    from landbalance.prediction import Predictor, in_order, open_predictors
 
     settings = Map(window=WINDOW, overlap=OVERLAP)
     began = time.perf_counter()
     run_bundle(folder / "bundle", [str(folder / "scene.tif")], settings, folder / "ours")
-    result = {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
+    return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
+
+
+def stage(folder: Path) -> dict[str, float]:
+    """Map the scene by the map stage, then run its forward passes alone."""
+    from landbalance.map.windows import spans
+    from landbalance.prediction import Predictor, in_order, open_predictors
+
+    result = mapped(folder)
     predictors = open_predictors(folder / "bundle")
     with rasterio.open(folder / "scene.tif") as file:
         rows, columns = (
@@ -193,18 +202,30 @@ def figures(side: int, repeats: int, python: Path) -> dict[str, float]:
     }
 
 
+def whole_figures() -> dict[str, float]:
+    """Return what a scene of a Sentinel-2 tile's size takes."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_bundle(folder / "bundle")
+        write_scene(folder / "scene.tif", WHOLE)
+        found = measured_by(Path(sys.executable), __file__, "whole", str(folder))
+    return {f"whole.{name}": value for name, value in found.items()}
+
+
 def main() -> None:
     """Measure and print, or be one of the sides."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller scene, fewer repeats")
+    parser.add_argument("--whole", action="store_true", help=f"map a scene of {WHOLE} × {WHOLE} pixels, too")
     parser.add_argument("--torchgeo", type=Path, default=Path(".venv-torchgeo/bin/python"), help="its Python")
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--probabilities", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         side, folder = options.side[0], Path(options.side[1])
-        measured = stage(folder) if side == "stage" else torchgeo_loop(folder, options.probabilities)
-        print(json.dumps(measured))
+        loop = partial(torchgeo_loop, probabilities=options.probabilities)
+        sides = {"stage": stage, "whole": mapped, "torchgeo": loop}
+        print(json.dumps(sides[side](folder)))
         return
     if not options.torchgeo.is_file():
         sys.exit(f"{options.torchgeo}: not found. benchmarks/torchgeo.txt says how to make torchgeo's environment.")
@@ -216,7 +237,10 @@ def main() -> None:
         "model": MODEL.model_dump(mode="json"), "quick": options.quick,
         "torchgeo": {"batch_size": TORCHGEO_BATCH, "num_workers": TORCHGEO_READERS},
     }  # fmt: skip
-    print(json.dumps(benchmark_result("mapping", conditions, figures(side, repeats, options.torchgeo)), indent=2))
+    found = figures(side, repeats, options.torchgeo)
+    if options.whole:
+        found |= whole_figures()
+    print(json.dumps(benchmark_result("mapping", conditions, found), indent=2))
 
 
 if __name__ == "__main__":
