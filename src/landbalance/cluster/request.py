@@ -72,9 +72,7 @@ def used_nodes(plan: Plan) -> dict[str, int]:
     return counts
 
 
-def requested(
-    plan: Plan, cluster: Cluster, attempt: int = 1, partitions: Sequence[Partition] = ()
-) -> list[Component]:
+def requested(plan: Plan, cluster: Cluster, attempt: int = 1, partitions: Sequence[Partition] = ()) -> list[Component]:
     """Return the components of the job that trains by `plan`: a single one where Slurm can give it.
 
     Kinds of nodes that differ by a feature, and in nothing else that is asked for, come in one allocation with a list
@@ -96,9 +94,7 @@ def requested(
     return [_joined(parts)] if _alike(parts) else parts
 
 
-def _component(
-    node: Node, count: int, plan: Plan, attempt: int, partitions: Sequence[Partition]
-) -> Component:
+def _component(node: Node, count: int, plan: Plan, attempt: int, partitions: Sequence[Partition]) -> Component:
     assert node.slurm is not None
     one = [worker for worker in plan.used if worker.node == node.name and worker.node_index == 0] or [
         worker for worker in plan.used if worker.node == node.name
