@@ -29,6 +29,7 @@ NODES = [
     machine("c1", "skylake"),
     machine("c2", "skylake"),
     machine("c3", "skylake", state="IDLE+DRAIN"),
+    machine("t1", "tiny", memory_mb=3800),
 ]
 PARTITIONS = [Partition("all", True, 60), Partition("accel", False, None)]
 
@@ -60,6 +61,7 @@ def described(**changes: Any) -> Cluster:
             ["workers: 18 threads in all, one or more for each GPU, but such a node has 16 CPUs"],
         ),
         ({"slurm": {"memory_mb": 70000}}, ["slurm.memory_mb: 70000 MB", "64000 MB"]),
+        ({"slurm": {"constraint": "tiny"}}, ["slurm.memory_mb: not given", "may ask for 6000 MB", "has 3800 MB"]),
         ({"workers": [{"device": "cpu", "count": 50}]}, ["workers: 75500 MB are asked for"]),
     ],
 )
@@ -91,11 +93,24 @@ def test_a_draft_describes_all_nodes_that_are_up_and_fits() -> None:
         "a100": (1, [("cuda", 4, 1), ("cpu", 1, 28)]),
         "v100": (1, [("cuda", 2, 1), ("cpu", 1, 14)]),
         "skylake": (2, [("cpu", 1, 32)]),
+        "tiny": (1, [("cpu", 1, 32)]),
     }
     assert misfits(cluster, NODES, PARTITIONS) == []
     gpu = cluster.node("a100").slurm
     assert gpu is not None
     assert (gpu.partition, gpu.constraint, gpu.gres, gpu.minutes) == (None, "a100", "gpu:4", 60)
+
+
+def test_a_draft_of_kinds_in_unlike_partitions_fits() -> None:
+    nodes = [
+        machine("n1", "old", cpus=2, memory_mb=3800, partitions=("long",)),
+        machine("g1", "rome", "ib", cpus=6, memory_mb=14000, partitions=("gpuish",)),
+    ]
+    partitions = [Partition("long", True, 2880), Partition("gpuish", False, 45)]
+    cluster = Cluster.model_validate(yaml.safe_load(draft(nodes, partitions)))
+    found = {node.name: node.slurm and (node.slurm.partition, node.slurm.minutes) for node in cluster.nodes}
+    assert found == {"rome": ("gpuish", 45), "old": (None, 240)}
+    assert misfits(cluster, nodes, partitions) == []
 
 
 def test_nodes_without_features_have_a_name_too() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from landbalance.cluster import Cluster
+from landbalance.cluster.inventory import Partition
 from landbalance.cluster.request import Component, batch_script, requested
 from landbalance.plans import Plan, PlannedWorker, Prediction
 
@@ -99,6 +100,16 @@ def test_memory_grows_with_each_attempt_up_to_the_limit() -> None:
     limited = {**FAST, "slurm": {"constraint": "fast", "memory_mb": 5000}}
     asked = [components(limited, attempt=attempt)[0].memory_mb for attempt in (1, 2, 3)]
     assert asked == [2000, 4000, 5000]
+
+
+def test_time_limit_grows_with_each_attempt_up_to_the_partitions() -> None:
+    cluster = Cluster.model_validate({"nodes": [GPU, SLOW]})
+    partitions = [Partition("accel", False, 1000), Partition("batch", True, None)]
+    asked = [
+        [part.options[part.options.index(f"--time={part.minutes}")] for part in parts]
+        for parts in (requested(planned(cluster), cluster, attempt, partitions) for attempt in (1, 2))
+    ]
+    assert asked == [["--time=600", "--time=240"], ["--time=1000", "--time=480"]]
 
 
 def test_script() -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -18,8 +19,16 @@ nodes:
     workers: [{device: cpu}]
     slurm: {constraint: slow, minutes: 30}
 """
-# The demo but for the number of epochs, and the time to measure a node.
-SHORTER = ["--config", "training={full: {epochs: 3}, short: {epochs: 2}}", "profile={seconds: 20}"]
+# The demo but for the number of epochs, the time to measure a node, and the random forest.
+SHORTER = [
+    "--config",
+    "training={full: {epochs: 2}, short: {epochs: 1}}",
+    "profile={seconds: 10}",
+    "evaluate={baseline: false}",
+]
+SNAKEMAKE = (str(Path(sys.executable).parent / "snakemake"),)
+# The same, but it asks Slurm more often whether jobs have ended.
+ASKING = (sys.executable, str(Path(__file__).with_name("asking_snakemake.py")))
 
 
 def fresh_clone(root: Path) -> Path:
@@ -33,17 +42,19 @@ def fresh_clone(root: Path) -> Path:
     return root
 
 
-def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def snakemake(clone: Path, *arguments: str, command: Sequence[str] = SNAKEMAKE) -> subprocess.CompletedProcess[str]:
     """Run Snakemake in a clone; what it says is in ``stdout``."""
-    process = started(clone, *arguments)
+    process = started(clone, *arguments, command=command)
     said, _ = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, said)
 
 
-def started(clone: Path, *arguments: str, output: int | IO[str] = subprocess.PIPE) -> "subprocess.Popen[str]":
+def started(
+    clone: Path, *arguments: str, command: Sequence[str] = SNAKEMAKE, output: int | IO[str] = subprocess.PIPE
+) -> "subprocess.Popen[str]":
     """Start Snakemake in a clone."""
     return subprocess.Popen(
-        [str(Path(sys.executable).parent / "snakemake"), *arguments],
+        [*command, *arguments],
         cwd=clone, stdout=output, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(clone / "src")},
     )  # fmt: skip

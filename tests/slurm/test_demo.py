@@ -10,7 +10,7 @@ import yaml
 
 from landbalance.files import read_json
 from slurm_cluster import NODES, SlurmCluster, left_behind
-from slurm_demo import CLUSTER, SHORTER, fresh_clone, snakemake, started
+from slurm_demo import ASKING, CLUSTER, SHORTER, fresh_clone, snakemake, started
 
 pytestmark = pytest.mark.slurm
 
@@ -34,7 +34,7 @@ def braked(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="module")
 def done(clone: Path, braked: SlurmCluster) -> str:
     """Return what Snakemake said when the demo ran."""
-    result = snakemake(clone, "--profile", "slurm", *SHORTER)
+    result = snakemake(clone, "--profile", "slurm", *SHORTER, command=ASKING)
     assert result.returncode == 0, result.stdout
     return result.stdout
 
@@ -129,7 +129,7 @@ def test_snakemake_killed_while_a_job_runs(slurm: SlurmCluster, tmp_path: Path) 
     target = ["--profile", "slurm", "--", "results/tile/havel/scenes/havel-2017-02-16.json"]
     killed(clone, *target, when=lambda: "RUNNING" in slurm.jobs().values())
     (orphan,) = slurm.jobs()
-    again = snakemake(clone, *target)
+    again = snakemake(clone, *target, command=ASKING)
     assert again.returncode == 0, again.stdout
     assert f"job {orphan} (rule_tile_scene_wildcards_" in again.stdout
     assert "was left by a Snakemake that was killed, and is cancelled" in again.stdout
@@ -139,13 +139,13 @@ def test_snakemake_killed_while_a_job_runs(slurm: SlurmCluster, tmp_path: Path) 
 
 def test_snakemake_killed_while_a_training_runs(done: str, clone: Path, slurm: SlurmCluster, quick: None) -> None:
     """The training goes on; the next Snakemake follows it, and what was left of the first one ends."""
-    options = ["--config", "training={full: {epochs: 3}, short: {epochs: 8}}", "profile={seconds: 20}"]
+    options = ["--config", "training={full: {epochs: 2}, short: {epochs: 6}}", "profile={seconds: 10}"]
     target = ["--profile", "slurm", *options, "--", "results/train/havel-equal/model.safetensors"]
     log = clone / "logs/train/havel-equal.log"
     log.unlink()
-    killed(clone, *target, when=lambda: log.exists() and "epoch 1/8" in log.read_text())
+    killed(clone, *target, when=lambda: log.exists() and "epoch 1/6" in log.read_text())
     (job,) = slurm.jobs()
-    again = snakemake(clone, *target)
+    again = snakemake(clone, *target, command=ASKING)
     assert again.returncode == 0, again.stdout
     assert f"job {job} of this training is there already (running): following it" in again.stdout
     assert "submitted as job" not in again.stdout

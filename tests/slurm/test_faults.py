@@ -177,26 +177,20 @@ def test_preempted_and_requeued(project: Project, slurm: SlurmCluster, unbroken:
     assert difference(project, unbroken) < 1e-9
 
 
-def test_controller_restarted(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
-    training = project.start().until_it_trains()
-    slurm.kill_controller()
-    time.sleep(3)
-    slurm.start_controller()
-    assert training.end(120) == 0, training.said
-    assert "going on from a checkpoint" not in training.said
-    assert difference(project, unbroken) < 1e-9
-
-
-def test_submitter_killed_and_started_again(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
-    """The job goes on; whoever comes next follows it, instead of starting a second one."""
+def test_neither_submitter_nor_controller_is_needed(project: Project, slurm: SlurmCluster, unbroken: Project) -> None:
+    """The job goes on; whoever comes next follows it, instead of starting a second one, also when Slurm is away."""
     training = project.start().until_it_trains()
     (job,) = slurm.jobs()
     training.process.kill()
     training.end()
     again = project.start()
     again.until(f"job {job} of this training is there already (running): following it")
+    slurm.kill_controller()
+    time.sleep(3)
+    slurm.start_controller()
     assert again.end(120) == 0, again.said
     assert "submitted as job" not in again.said
+    assert "going on from a checkpoint" not in again.said
     assert difference(project, unbroken) < 1e-9
 
 

@@ -238,8 +238,37 @@ def test_workers_with_other_settings_are_named(project):
     assert "worker 1 (worker 1) has another settings or tiles than worker 0" in said[0]
 
 
-def test_documented_torchrun_lines_train_on_two_machines(project):
-    """Both are this machine here. Two workers on the first node, one on the second: ranks follow the plan."""
+@pytest.fixture
+def two_machines():
+    """Yield two network namespaces, machines as far as the network goes: a cable joins them, and no other way."""
+    names = [f"landbalance-{os.getpid()}-{letter}" for letter in "ab"]
+    try:
+        if reason := ip(f"netns add {names[0]}"):
+            pytest.skip(f"needs root and network namespaces: ip netns add: {reason}")
+        assert not ip(f"netns add {names[1]}")
+        if reason := ip(f"link add cable netns {names[0]} type veth peer name cable netns {names[1]}"):
+            pytest.skip(f"needs pairs of virtual network cards: ip link add type veth: {reason}")
+        for number, name in enumerate(names):
+            assert not ip(f"-n {name} address add 10.11.12.{number + 1}/24 dev cable")
+            assert not ip(f"-n {name} link set lo up")
+            assert not ip(f"-n {name} link set cable up")
+        yield names
+    finally:
+        for name in names:
+            ip(f"netns delete {name}")
+
+
+def ip(arguments):
+    """Run `ip` of Linux; return what it has against it, nothing when it worked."""
+    try:
+        done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "there is no such command (Debian's package iproute2)"
+    return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
+
+
+def check_documented_lines(project, address, interface, prefixes=((), ())):
+    """Run the guide's two lines, each behind a prefix: two workers on the first node, one on the second."""
     write_plan(project / "results", (4, 3, 1))
     path = project / "results" / "plan" / "e.json"
     plan = read_json(path)
@@ -249,15 +278,24 @@ def test_documented_torchrun_lines_train_on_two_machines(project):
         port = listener.getsockname()[1]
     text = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.startswith("torchrun ")]
-    assert len(lines) == 2
     processes = []
-    for line in lines:
-        words = line.replace("node-a", "127.0.0.1").replace("29500", str(port)).replace("havel", "e").split()
-        command = [str(Path(sys.executable).with_name("torchrun")), *words[1:]]
-        environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo"}
+    for line, prefix in zip(lines, prefixes, strict=True):
+        words = line.replace("node-a", address).replace("29500", str(port)).replace("havel", "e").split()
+        command = [*prefix, str(Path(sys.executable).with_name("torchrun")), *words[1:]]
+        environment = os.environ | {"GLOO_SOCKET_IFNAME": interface}
         processes.append(subprocess.Popen(command, cwd=project, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=200)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     run = read_json(project / "results" / "train" / "e" / "run.json")
     assert [(worker["node_index"], worker["share"]) for worker in run["workers"]] == [(0, 4), (0, 3), (1, 1)]
     assert (project / "results" / "train" / "e" / "model.safetensors").exists()
+
+
+def test_documented_torchrun_lines(project):
+    """Both machines are this one here. Ranks follow the plan."""
+    check_documented_lines(project, "127.0.0.1", "lo")
+
+
+def test_documented_torchrun_lines_on_two_machines(project, two_machines):
+    """Each launcher sees only its own network card, and the other's address at the end of the cable."""
+    check_documented_lines(project, "10.11.12.1", "cable", [("ip", "netns", "exec", name) for name in two_machines])

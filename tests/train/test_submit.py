@@ -59,10 +59,10 @@ def machine(name: str, *features: str, state: str = "IDLE", gpus: int = 0) -> Sl
     return SlurmNode(name, f"10.0.0.{name[-1]}", ("all",), features, "", gpus, 4, 8000, state)
 
 
-ONE = Component(("quick", "old"), (1, 2), "[fast*1&slow*2]", 1, 2000, cluster.Slurm())
+ONE = Component(("quick", "old"), (1, 2), "[fast*1&slow*2]", 1, 2000, 240, cluster.Slurm())
 TWO = [
-    Component(("quick",), (1,), "fast", 1, 2000, cluster.Slurm()),
-    Component(("old",), (2,), "slow", 1, 2000, cluster.Slurm()),
+    Component(("quick",), (1,), "fast", 1, 2000, 240, cluster.Slurm()),
+    Component(("old",), (2,), "slow", 1, 2000, 240, cluster.Slurm()),
 ]
 
 
@@ -103,7 +103,7 @@ class Slurm:
         monkeypatch.setattr(submit, "asked", self.answer)
         monkeypatch.setattr(submit, "slurm_nodes", lambda names=(): self.nodes)
         monkeypatch.setattr(submit, "slurm_partitions", lambda: [Partition("all", True, 60)])
-        monkeypatch.setattr(submit, "requested", lambda plan, cluster, attempt: [ONE])
+        monkeypatch.setattr(submit, "requested", lambda plan, cluster, attempt, partitions: [ONE])
         monkeypatch.setattr(submit, "host_names", lambda listed: [])
         monkeypatch.setattr(submit, "job_state", lambda job: self.states.pop(0)())
         monkeypatch.setattr(submit, "_cancelled", self.cancelled.append)
@@ -177,6 +177,18 @@ def test_only_a_job_with_the_same_settings_is_followed(slurm: Slurm, identity: s
     with pytest.raises(UserError):
         slurm.run(identity)
     assert (slurm.submitted, slurm.cancelled) == ((1, []) if followed else (2, ["1"]))
+
+
+def test_what_the_job_says_is_not_waited_for_longer_than_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, slept = tmp_path / "log", []
+    monkeypatch.setattr(submit.time, "monotonic", lambda: sum(slept))
+    monkeypatch.setattr(submit.time, "sleep", lambda seconds: (slept.append(seconds), log.write_text("." * len(slept))))
+    assert submit._says_more(log, shown=3, seconds=10.0)
+    assert slept == [1.0] * 4
+    assert not submit._says_more(log, shown=1000, seconds=2.5)
+    assert slept[4:] == [1.0, 1.0, 0.5]
 
 
 def test_who_was_left_over_follows_no_more(slurm: Slurm) -> None:

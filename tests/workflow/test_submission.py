@@ -38,6 +38,8 @@ def commands(tmp_path: Path) -> Path:
         (folder / name).chmod(0o755)
     (folder / "sacctmgr").write_text("#!/bin/sh\necho maps\n", encoding="utf-8")
     (folder / "sinfo").write_text("#!/bin/sh\necho 'batch*'\n", encoding="utf-8")
+    lines = "PartitionName=batch Default=YES MaxTime=00:45:00\nPartitionName=accel MaxTime=UNLIMITED"
+    (folder / "scontrol").write_text(f"#!/bin/sh\n[ $3 = partition ] && echo '{lines}'\n", encoding="utf-8")
     return folder
 
 
@@ -45,24 +47,30 @@ def commands(tmp_path: Path) -> Path:
     ("target", "rule", "asked", "not_asked"),
     [
         (PROFILE.format(node="gpu"), "profile", "-p accel -C a100 --gres=gpu:2 -A maps --cpus-per-task=10", ""),
-        (PROFILE.format(node="cpu"), "profile", "-p batch --cpus-per-task=32 --ntasks=1", "-C --gres"),
-        (PROFILE.format(node="cpu"), "profile", "--exclusive -t 30 --qos=low --mem 2000", ""),
+        (
+            PROFILE.format(node="cpu"),
+            "profile",
+            "-p batch --cpus-per-task=32 --ntasks=1 --exclusive -t 30 --qos=low --mem 2000",
+            "-C --gres",
+        ),
+        (PROFILE.format(node="cpu"), "profile 2", "-t 45 --mem 4000", ""),  # a retry; the partition allows no more
         ("results/tile/havel/index.parquet", "tile", "-p batch --cpus-per-task=1 --mem 4000 -t 30", "-C --gres"),
         # On the kind of node that the plan finds fastest.
-        ("results/evaluate/havel/metrics.json", "evaluate", "-p accel -C a100 --gres=gpu:2 --mem 6000 -t 240", ""),
+        ("results/evaluate/havel/metrics.json", "evaluate", "-p accel -C a100 --gres=gpu:2 --cpus-per-task=4", ""),
         (f"results/map/havel/{SCENE}.tif", "map", "-p accel -C a100 --gres=gpu:2 --mem 4000", "--exclusive"),
     ],
 )
 def test_sbatch_line(
     done: Clone, tmp_path: Path, commands: Path, target: str, rule: str, asked: str, not_asked: str
 ) -> None:
+    rule, attempt = (*rule.split(), "1")[:2]
     clone = done.copy(tmp_path / "clone")
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(yaml.safe_dump({"nodes": [CPU, GPU]}), encoding="utf-8")
     workers = [{"node": "gpu", "speed": 900.0}, {"node": "cpu", "speed": 90.0}]
     (clone.root / "results/plan/havel.json").write_text(json.dumps({"workers": workers}), encoding="utf-8")
     result = clone.snakemake(
-        "--profile", "slurm", "--retries", "0", "--rerun-triggers", "mtime", "--forcerun", rule,
+        "--profile", "slurm", "--retries", "0", "--attempt", attempt, "--rerun-triggers", "mtime", "--forcerun", rule,
         "--allowed-rules", rule, f"{rule}_settings",
         "--config", f"cluster={cluster}", "--", target, environment={"PATH": f"{commands}:/usr/bin:/bin"},
     )  # fmt: skip

@@ -12,10 +12,10 @@ rule evaluate:
         "logs/evaluate/{experiment}.log",
     conda:
         "../../envs/landbalance.yaml"
-    threads: 4  # as far as there are as many
+    threads: cores(fastest)
     resources:
-        mem_mb=memory(fastest, 6000),
-        runtime=slurm("minutes", fastest, 240),
+        mem_mb=memory(fastest, EVALUATE_MB),
+        runtime=time_limit(fastest),
         slurm_partition=slurm("partition", fastest),
         slurm_account=slurm("account", fastest),
         constraint=slurm("constraint", fastest),

@@ -13,10 +13,10 @@ rule map:
         "logs/map/{experiment}/{scene}.log",
     conda:
         "../../envs/landbalance.yaml"
-    threads: 4  # as far as there are as many
+    threads: cores(fastest)
     resources:
         mem_mb=memory(fastest, 4000),
-        runtime=slurm("minutes", fastest, 240),
+        runtime=time_limit(fastest),
         slurm_partition=slurm("partition", fastest),
         slurm_account=slurm("account", fastest),
         constraint=slurm("constraint", fastest),
@@ -45,7 +45,12 @@ rule mosaic:
         "../../envs/landbalance.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=memory(general, 2000),
+        runtime=time_limit(general),
+        slurm_partition=slurm("partition", general),
+        slurm_account=slurm("account", general),
+        constraint=slurm("constraint", general),
+        qos=slurm("qos", general),
     params:
         *each(mosaic_settings),
         config=config_path,

@@ -31,7 +31,7 @@ rule profile:
     threads: node_threads
     resources:
         mem_mb=memory(measured),
-        runtime=slurm("minutes", measured, 240),
+        runtime=time_limit(measured),
         slurm_partition=slurm("partition", measured),
         slurm_account=slurm("account", measured),
         constraint=slurm("constraint", measured),

@@ -11,10 +11,10 @@ rule tile_scene:
         "logs/tile/{dataset}/{scene}.log",
     conda:
         "../../envs/landbalance.yaml"
-    threads: 4  # as far as there are as many
+    threads: cores(general)
     resources:
         mem_mb=memory(general, 4000),
-        runtime=slurm("minutes", general, 240),
+        runtime=time_limit(general),
         slurm_partition=slurm("partition", general),
         slurm_account=slurm("account", general),
         constraint=slurm("constraint", general),
@@ -41,10 +41,10 @@ rule tile:
         "logs/tile/{dataset}.log",
     conda:
         "../../envs/landbalance.yaml"
-    threads: tile_threads
+    threads: tile_cores
     resources:
         mem_mb=memory(general, 4000),
-        runtime=slurm("minutes", general, 240),
+        runtime=time_limit(general),
         slurm_partition=slurm("partition", general),
         slurm_account=slurm("account", general),
         constraint=slurm("constraint", general),

@@ -48,8 +48,8 @@ class Slurm(Settings):
     qos: Text | None = Field(None, description="Quality of service.")
     minutes: Positive = Field(
         240,
-        description="Time limit of a job, in minutes: at most the partition's. A training that reaches it goes on from "
-        "its checkpoint in another job.",
+        description="Time limit of a job, in minutes: at most the partition's. Each retry asks for as much again, up "
+        "to the partition's. A training that reaches it goes on from its checkpoint in another job.",
     )
     memory_mb: Positive | None = Field(
         None, description="The most memory that a job may ask of a node, in MB; no limit if not given."
@@ -78,6 +78,11 @@ class Node(Settings):
     slurm: Slurm | None = Field(
         None, description="How to get such a node from Slurm (`{}`: nothing special); without it, it is this machine."
     )
+
+    @property
+    def threads(self) -> int:
+        """Return how many CPU threads the workers of one such node have in all."""
+        return sum(worker.count * worker.threads for worker in self.workers)
 
 
 class Cluster(Settings):

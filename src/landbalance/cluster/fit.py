@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from landbalance.cluster.choice import workers_memory_mb
+from landbalance.cluster.choice import EVALUATE_MB, time_limit, workers_memory_mb
 from landbalance.cluster.description import Cluster, Node
 from landbalance.cluster.inventory import Partition, SlurmNode, gpu_count, has_features
 
@@ -51,10 +51,10 @@ def _misfits(node: Node, nodes: Sequence[SlurmNode], partitions: Sequence[Partit
 
 
 def _time_misfit(minutes: int, partitions: Sequence[Partition]) -> list[str]:
-    limits = [partition.minutes for partition in partitions if partition.minutes is not None]
-    if limits and minutes > max(limits):
+    limit = time_limit(partitions)
+    if limit is not None and minutes > limit:
         names = ", ".join(partition.name for partition in partitions)
-        return [f"slurm.minutes: found {minutes}, but partition {names} allows {max(limits)} at most."]
+        return [f"slurm.minutes: found {minutes}, but partition {names} allows {limit} at most."]
     return []
 
 
@@ -90,16 +90,20 @@ def _size_misfits(node: Node, fitting: Sequence[SlurmNode]) -> list[str]:
         mistakes.append(
             f'workers: {cuda} with device: cuda, but slurm.gres asks for {wanted} GPUs; write gres: "gpu:{cuda}".'
         )
-    threads = sum(worker.count * worker.threads for worker in node.workers)
     cpus = _least_of_most([item.cpus for item in fitting], node.count)
-    if threads > cpus:
+    if node.threads > cpus:
         each = ", one or more for each GPU" if cuda else ""
-        mistakes.append(f"workers: {threads} threads in all{each}, but such a node has {cpus} CPUs.")
+        mistakes.append(f"workers: {node.threads} threads in all{each}, but such a node has {cpus} CPUs.")
     memory = _least_of_most([item.memory_mb for item in fitting], node.count)
     asked = slurm.memory_mb or workers_memory_mb(node)
     if asked > memory:
         key = "slurm.memory_mb" if slurm.memory_mb else "workers"
         mistakes.append(f"{key}: {asked} MB are asked for, but such a node has {memory} MB.")
+    elif slurm.memory_mb is None and memory < EVALUATE_MB:
+        mistakes.append(
+            f"slurm.memory_mb: not given, so that a job may ask for {EVALUATE_MB} MB, but such a node has {memory} MB; "
+            "say how much a job may ask for."
+        )
     return mistakes
 
 

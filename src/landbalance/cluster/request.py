@@ -1,11 +1,12 @@
 """What to ask Slurm for, so that the nodes of a plan train as one job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from landbalance.cluster.choice import memory_mb, workers_memory_mb
+from landbalance.cluster.choice import memory_mb, minutes, workers_memory_mb
 from landbalance.cluster.description import Cluster, Node, Slurm
+from landbalance.cluster.inventory import Partition
 from landbalance.plans import Plan
 
 _NOTICE_SECONDS = 60
@@ -24,6 +25,8 @@ class Component:
         How many nodes of each kind.
     cpus, memory_mb : int
         CPUs and memory of each node.
+    minutes : int
+        Time limit of the job.
     """
 
     kinds: tuple[str, ...]
@@ -31,6 +34,7 @@ class Component:
     constraint: str | None
     cpus: int
     memory_mb: int
+    minutes: int
     slurm: Slurm
 
     @property
@@ -53,7 +57,7 @@ class Component:
             "ntasks-per-node": 1,
             "cpus-per-task": self.cpus,
             "mem": f"{self.memory_mb}M",
-            "time": slurm.minutes,
+            "time": self.minutes,
         }
         options = [f"--{key}={value}" for key, value in values.items() if value is not None]
         return options + (["--exclusive"] if slurm.exclusive else [])
@@ -68,7 +72,7 @@ def used_nodes(plan: Plan) -> dict[str, int]:
     return counts
 
 
-def requested(plan: Plan, cluster: Cluster, attempt: int = 1) -> list[Component]:
+def requested(plan: Plan, cluster: Cluster, attempt: int = 1, partitions: Sequence[Partition] = ()) -> list[Component]:
     """Return the components of the job that trains by `plan`: a single one where Slurm can give it.
 
     Kinds of nodes that differ by a feature, and in nothing else that is asked for, come in one allocation with a list
@@ -79,13 +83,18 @@ def requested(plan: Plan, cluster: Cluster, attempt: int = 1) -> list[Component]
     Parameters
     ----------
     attempt : int
-        1 for the first try; memory grows with each, up to the node's ``memory_mb``.
+        1 for the first try; memory grows with each, up to the node's ``memory_mb``, and the time limit up to that of
+        the partition.
+    partitions : sequence of Partition
+        The cluster's, for their time limits.
     """
-    parts = [_component(cluster.node(kind), count, plan, attempt) for kind, count in used_nodes(plan).items()]
+    parts = [
+        _component(cluster.node(kind), count, plan, attempt, partitions) for kind, count in used_nodes(plan).items()
+    ]
     return [_joined(parts)] if _alike(parts) else parts
 
 
-def _component(node: Node, count: int, plan: Plan, attempt: int) -> Component:
+def _component(node: Node, count: int, plan: Plan, attempt: int, partitions: Sequence[Partition]) -> Component:
     assert node.slurm is not None
     one = [worker for worker in plan.used if worker.node == node.name and worker.node_index == 0] or [
         worker for worker in plan.used if worker.node == node.name
@@ -96,6 +105,7 @@ def _component(node: Node, count: int, plan: Plan, attempt: int) -> Component:
         constraint=node.slurm.constraint,
         cpus=sum(worker.threads for worker in one),
         memory_mb=memory_mb(node, workers_memory_mb(node), attempt),
+        minutes=minutes(node.slurm, attempt, partitions),
         slurm=node.slurm,
     )
 
@@ -121,6 +131,7 @@ def _joined(parts: list[Component]) -> Component:
         constraint=f"[{listed}]",
         cpus=parts[0].cpus,
         memory_mb=max(part.memory_mb for part in parts),
+        minutes=parts[0].minutes,
         slurm=parts[0].slurm,
     )
 

@@ -38,6 +38,7 @@ from landbalance.train.jobs import JobState, cause, job_state, with_memory
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = (1.0, 10.0)
+"""How long to wait between two questions to Slurm: soon after the job said something, later while it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def train_on_slurm(training: Training, plan: Plan, cluster: Cluster, attempt: in
     Parameters
     ----------
     attempt : int
-        Which try it is; more memory is asked for with each.
+        Which try it is; more memory and time are asked for with each.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def train_on_slurm(training: Training, plan: Plan, cluster: Cluster, attempt: in
     folder = training.folder
     folder.mkdir(parents=True, exist_ok=True)
     comment = _digest(shlex.join(training.command), plan.model_dump_json(), training.identity)
-    wanted = requested(plan, cluster, attempt)
+    wanted = requested(plan, cluster, attempt, slurm_partitions())
     with _following(folder) as still_mine:
         while True:
             checkpoint, model = _progress(folder), _written(folder)
@@ -281,12 +282,22 @@ def _followed(job: str, output: Path, components: list[Component], still_mine: C
             if state.state == "PENDING" and _nodes_are_gone(components):
                 _cancelled(job)
                 return None
-            time.sleep(pause)
-            pause = min(pause * 1.2, _POLL_SECONDS[1])
+            said_more = _says_more(output, shown, pause)
+            pause = _POLL_SECONDS[0] if said_more else min(pause * 1.2, _POLL_SECONDS[1])
     except KeyboardInterrupt:
         _cancelled(job)
         _relayed(output, shown)
         raise
+
+
+def _says_more(output: Path, shown: int, seconds: float) -> bool:
+    """Wait for the job to write more than was shown, no longer than so many seconds; return whether it did."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, _POLL_SECONDS[0]))
+        if output.exists() and output.stat().st_size > shown:
+            return True
+    return False
 
 
 def _relayed(output: Path, shown: int) -> int:
