@@ -10,6 +10,7 @@ read, and no disk filled.
 
 prints one JSON object. `over_imagefolder` and `over_torchgeo` are ratios of images per second (of the medians; `.low`
 and `.high` are the quartiles turn by turn); the latter is left out without torchgeo's Python (see torchgeo.txt).
+`augmented_images_per_second` is our pace when images are turned, mirrored and moved, too, as in training.
 `index_million.seconds` is the time to open the store, list its training tiles and shuffle them. `.worker_mib` is by how
 much more a worker's own memory then grows than with a hundredth of the tiles, while it reads batches: what holds the
 order of an epoch (mapped pages of files, which a machine drops when it needs room, do not count).
@@ -90,8 +91,8 @@ def timed(batches: Iterator[Any], count: int) -> dict[str, float]:
     return {"images_per_second": count * BATCH / (time.perf_counter() - began)}
 
 
-def ours(folder: Path, count: int) -> dict[str, float]:
-    """Load batches as two workers do in training, each on a core."""
+def ours(folder: Path, count: int, augment: bool = False) -> dict[str, float]:
+    """Load batches as two workers do in training, each on a core; turned, mirrored and moved if `augment`."""
     import torch
 
     from landbalance.batches import BatchReader, prefetched
@@ -100,7 +101,7 @@ def ours(folder: Path, count: int) -> dict[str, float]:
 
     torch.set_num_threads(1)
     store = open_tiles(folder / "store")
-    reader, ids = BatchReader(store, None, augment=False, seed=0), store.ids("train")
+    reader, ids = BatchReader(store, None, augment, seed=0, shift=4 if augment else 0), store.ids("train")
 
     def batches(worker: int) -> Iterator[Any]:
         for epoch in range(1000):
@@ -110,6 +111,11 @@ def ours(folder: Path, count: int) -> dict[str, float]:
 
     workers = [prefetched(batches(worker)) for worker in range(2)]
     return timed((images for both in zip(*workers, strict=True) for images in both), 20 * count)
+
+
+def augmented(folder: Path, count: int) -> dict[str, float]:
+    """Load augmented batches."""
+    return ours(folder, count, augment=True)
 
 
 def loader(dataset: Any, key: Any) -> Iterator[Any]:
@@ -156,14 +162,14 @@ def figures(options: argparse.Namespace) -> dict[str, float]:
         folder = Path(temporary)
         write_images(folder, options.eurosat)
         run("benchmark", Dataset.model_validate(images_dataset()), folder, folder / "store")
-        sides = {"ours": here, "imagefolder": here}
+        sides = {"ours": here, "augmented": here, "imagefolder": here}
         if options.torchgeo is not None:
             sides["torchgeo"] = options.torchgeo
         paces: dict[str, list[float]] = {side: [] for side in sides}
         for _ in range(repeats):
             for side, python in sides.items():
                 paces[side].append(measured_by(python, __file__, side, str(folder), str(count))["images_per_second"])
-        for side in list(sides)[1:]:
+        for side in list(sides)[2:]:
             name = f"over_{side}"
             result[name] = statistics.median(paces["ours"]) / statistics.median(paces[side])
             result |= spread(name, [a / b for a, b in zip(paces["ours"], paces[side], strict=True)])
@@ -188,7 +194,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.side:
         side, folder, count = options.side[0], Path(options.side[1]), int(options.side[2])
-        sides = {"ours": ours, "imagefolder": imagefolder, "torchgeo": torchgeo}
+        sides = {"ours": ours, "augmented": augmented, "imagefolder": imagefolder, "torchgeo": torchgeo}
         print(json.dumps(open_large(folder) if side == "large" else sides[side](folder, count)))
         return
     from measuring import benchmark_result

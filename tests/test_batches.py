@@ -1,4 +1,6 @@
 import numpy as np
+import pytest
+import torch
 
 from landbalance.batches import BatchReader, orientations, oriented, shifts
 from landbalance.tiles import open_tiles
@@ -28,6 +30,19 @@ def test_samples_move_by_every_distance_and_each_by_itself():
     assert (shifts(np.arange(400), 0, 5, 2) != together).any()
 
 
+def test_what_is_drawn_is_even_and_tells_seeds_epochs_and_purposes_apart():
+    ids = np.arange(80_000)
+    turns = orientations(ids, 0, 0)
+    assert np.bincount(turns).tolist() == pytest.approx([10_000] * 8, rel=0.04)
+    others = [orientations(ids, 0, 1), orientations(ids, 1, 0), *(shifts(ids, 0, 0, 3) + 3).T, turns[1:], turns[2:]]
+    for other in others:
+        alike = np.mean(turns[: len(other)] % 4 == other % 4)
+        chance = (np.bincount(turns % 4, minlength=4) * np.bincount(other % 4, minlength=4)).sum() / 80_000**2
+        assert alike == pytest.approx(chance, abs=0.01)
+    down, right = shifts(ids, 0, 0, 3).T
+    assert abs(np.corrcoef(down, right)[0, 1]) < 0.02
+
+
 def test_images_and_labels_move_together_and_mirror_at_the_edge(tmp_path):
     store = open_tiles(write_store(tmp_path / "d", size=16))
     ids = store.ids("train")
@@ -41,3 +56,17 @@ def test_images_and_labels_move_together_and_mirror_at_the_edge(tmp_path):
     assert not (moved.labels == still.labels).all()
     validated = BatchReader(store, None, True, 0, shift=3).batch(ids, None)
     assert (validated.images == still.images).all()
+
+
+def test_a_sample_is_the_same_in_every_batch(tmp_path):
+    store = open_tiles(write_store(tmp_path / "d"))
+    ids = store.ids("train")[::-1]
+    weights = torch.tensor([1.0, 0.5, 3.0])
+    reader = BatchReader(store, weights, augment=True, seed=3, shift=2)
+    together = reader.batch(ids, 5)
+    assert together.images.is_contiguous(memory_format=torch.channels_last)
+    alone = [reader.batch(ids[place : place + 1], 5) for place in range(len(ids))]
+    assert torch.equal(together.images, torch.cat([batch.images for batch in alone]))
+    assert torch.equal(together.labels, torch.cat([batch.labels for batch in alone]))
+    assert together.weight == pytest.approx(sum(batch.weight for batch in alone), rel=1e-12)
+    assert len(reader.batch(ids[:0], 5).images) == 0

@@ -58,6 +58,21 @@ def test_missing_pixels_become_0() -> None:
     assert kept[0, :, 0, 0].tolist() == [-2, -2]
 
 
+@pytest.mark.parametrize("dtype", ["uint8", ">u2", "float32", "float64"])
+def test_an_image_is_normalised_alike_among_any_others(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).integers(0, 2, (7, 3, 5, 5)).astype(dtype)
+    mean, std = [0.3, 0.5, 0.7], [0.46, 0.5, 0.45]
+    center, scale = (np.float32(values).reshape(3, 1, 1) for values in (mean, 1 / np.array(std)))
+    steps = (images.astype(np.float32) - center) * scale
+    wanted = np.where(images.any(axis=1, keepdims=True), steps, 0)
+    for at_once in (1, 150, 1 << 20):
+        monkeypatch.setattr("landbalance.tiles._CACHED_VALUES", at_once)
+        result = normalised(images, Normalisation(mean=mean, std=std, missing=0.0))
+        assert np.array_equal(result, wanted)
+        assert result.transpose(0, 2, 3, 1).flags.c_contiguous
+    assert normalised(images[:0], Normalisation(mean=mean, std=std)).shape == (0, 3, 5, 5)
+
+
 def test_a_store_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"statistics\.json: not found"):
         open_tiles(tmp_path)

@@ -59,29 +59,29 @@ class BatchReader:
     def batch(self, ids: NDArray[np.int64], epoch: int | None) -> Batch:
         """Return the samples `ids`, augmented for `epoch`, or as they are when it is None."""
         images, labels = self.store.read(ids)
-        if self.augment and epoch is not None:
-            turns = orientations(ids, self.seed, epoch)
-            images = _each_oriented(images, turns)
+        if epoch is not None:
+            images = self._augmented(images, ids, epoch)
             if labels.ndim == 3:
-                labels = _each_oriented(labels, turns)
-        if self.shift and epoch is not None:
-            moves = shifts(ids, self.seed, epoch, self.shift)
-            images = _each_shifted(images, moves, self.shift)
-            if labels.ndim == 3:
-                labels = _each_shifted(labels, moves, self.shift)
-        inputs = torch.from_numpy(normalised(images, self.store.info.normalisation))
-        targets = torch.from_numpy(labels.astype(np.int64))
+                labels = self._augmented(labels, ids, epoch)
         return Batch(
-            inputs.contiguous(memory_format=torch.channels_last),
-            targets,
-            float(summed_weight(targets, self.class_weights)),
+            torch.from_numpy(normalised(images, self.store.info.normalisation)),
+            torch.from_numpy(labels.astype(np.int64)),
+            float(summed_weight(torch.from_numpy(labels), self.class_weights)),
         )
+
+    def _augmented(self, tiles: NDArray[ScalarT], ids: NDArray[np.int64], epoch: int) -> NDArray[ScalarT]:
+        if self.augment:
+            tiles = _each_oriented(tiles, orientations(ids, self.seed, epoch))
+        if self.shift:
+            tiles = _each_shifted(tiles, shifts(ids, self.seed, epoch, self.shift), self.shift)
+        return tiles
 
 
 def _each_oriented(tiles: NDArray[ScalarT], turns: NDArray[np.int64]) -> NDArray[ScalarT]:
     result = np.empty_like(tiles)
-    for row, turn in enumerate(turns):
-        result[row] = oriented(tiles[row], int(turn))
+    for turn in np.unique(turns).tolist():
+        alike = turns == turn
+        result[alike] = oriented(tiles[alike], turn)
     return result
 
 
@@ -90,7 +90,7 @@ def orientations(ids: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.in
 
     Keyed by (seed, epoch, sample), so that it does not matter which worker asks.
     """
-    return np.array([np.random.default_rng([_STREAM, seed, epoch, sample]).integers(8) for sample in ids], np.int64)
+    return (_drawn(_STREAM, ids, seed, epoch) >> 61).astype(np.int64)
 
 
 def oriented(tile: NDArray[ScalarT], orientation: int) -> NDArray[ScalarT]:
@@ -104,7 +104,7 @@ def _each_shifted(tiles: NDArray[ScalarT], moves: NDArray[np.int64], most: int) 
     around = [(0, 0)] * (tiles.ndim - 2) + [(most, most)] * 2
     wide = np.pad(tiles, around, mode="symmetric")
     result = np.empty_like(tiles)
-    for row, (down, right) in enumerate(most + moves):
+    for row, (down, right) in enumerate((most + moves).tolist()):
         result[row] = wide[row, ..., down : down + height, right : right + width]
     return result
 
@@ -114,8 +114,23 @@ def shifts(ids: NDArray[np.int64], seed: int, epoch: int, most: int) -> NDArray[
 
     Keyed like `orientations`. What comes in at an edge is the image mirrored there, labels alike.
     """
-    draws = (np.random.default_rng([_SHIFT_STREAM, seed, epoch, sample]) for sample in ids)
-    return np.array([draw.integers(-most, most + 1, 2) for draw in draws], np.int64).reshape(-1, 2)
+    bits = _drawn(_SHIFT_STREAM, ids, seed, epoch)
+    halves = np.stack([bits >> 32, bits & 0xFFFFFFFF], axis=1)
+    return (halves * (2 * most + 1) >> 32).astype(np.int64) - most
+
+
+def _drawn(stream: int, ids: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.uint64]:
+    """Return 64 random bits for each sample, as if it had a generator of its own, but for all at once.
+
+    SplitMix64 (Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators): the numbers that stand at
+    the places `ids` of its sequence, of which each purpose has one for every seed and epoch.
+    """
+    (start,) = np.random.SeedSequence([stream, seed, epoch]).generate_state(1, np.uint64).tolist()
+    bits = (ids.astype(np.uint64) + 1) * 0x9E3779B97F4A7C15 + start
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9
+    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB
+    mixed: NDArray[np.uint64] = bits ^ bits >> 31
+    return mixed
 
 
 def prefetched(items: Iterator[T], depth: int = 2) -> Generator[T]:

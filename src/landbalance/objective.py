@@ -34,10 +34,10 @@ def summed_loss(logits: Tensor, labels: Tensor, class_weights: Tensor | None, la
 
 def summed_weight(labels: Tensor, class_weights: Tensor | None) -> Tensor:
     """Return the sum of the weights of labelled elements: a float64 scalar."""
-    labelled = labels[labels != IGNORED]
     if class_weights is None:
-        return torch.tensor(float(labelled.numel()), dtype=torch.float64, device=labels.device)
-    return class_weights.double()[labelled].sum()
+        return torch.count_nonzero(labels != IGNORED).double()
+    counts = torch.bincount(labels.flatten(), minlength=IGNORED + 1)[: len(class_weights)]
+    return counts.double() @ class_weights.double()
 
 
 def balanced_class_weights(counts: list[int]) -> Tensor:

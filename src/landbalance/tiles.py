@@ -33,6 +33,9 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 """In the order of who gives way: labels near those of a later split are left out."""
 
+_CACHED_VALUES = 1 << 17
+"""So many values are normalised at once: what is made of them on the way stays in a core's cache."""
+
 _LOOKUP = np.dtype([("place", np.int64), ("split", np.uint8)])
 """A row of ``tiles.npy``: the number of a tile's image, counted through all shards; the number of its split."""
 
@@ -190,14 +193,37 @@ def normalised(images: NDArray[np.generic], normalisation: Normalisation) -> NDA
     Parameters
     ----------
     images : ndarray, shape (n, bands, height, width)
+
+    Returns
+    -------
+    ndarray, shape (n, bands, height, width)
+        The bands of a pixel lie side by side in memory, as networks like it (torch's ``channels_last``).
     """
-    shape = (1, -1, 1, 1)
-    mean = np.asarray(normalisation.mean, np.float32).reshape(shape)
-    scale = (1 / np.asarray(normalisation.std, np.float64)).astype(np.float32).reshape(shape)
-    result = images.astype(np.float32)
-    result -= mean
-    result *= scale
-    if normalisation.missing is not None:
-        gone = (images == images.dtype.type(normalisation.missing)).all(axis=1, keepdims=True)
-        np.copyto(result, 0, where=gone)
-    return result
+    count, bands, height, width = images.shape
+    mean = np.asarray(normalisation.mean, np.float32).reshape(-1, 1, 1)
+    scale = (1 / np.asarray(normalisation.std, np.float64)).astype(np.float32).reshape(-1, 1, 1)
+    result = np.empty((count, height, width, bands), np.float32)
+    at_once = max(_CACHED_VALUES // max(bands * height * width, 1), 1)
+    for start in range(0, count, at_once):
+        some = slice(start, start + at_once)
+        values = images[some].astype(np.float32)
+        values -= mean
+        values *= scale
+        if normalisation.missing is not None:
+            gone = missing_pixels(images[some], normalisation.missing)
+            if gone.any():
+                np.copyto(values, 0, where=gone[:, None])
+        for band in range(bands):
+            result[some, ..., band] = values[:, band]
+    return result.transpose(0, 3, 1, 2)
+
+
+def missing_pixels(images: NDArray[np.generic], value: float) -> NDArray[np.bool_]:
+    """Return which pixels of `images` (n, bands, height, width) hold `value` in all bands; (n, height, width)."""
+    wanted = images.dtype.type(value)
+    gone: NDArray[np.bool_] = images[:, 0] == wanted
+    for band in range(1, images.shape[1]):
+        if not gone.any():  # mostly so after the first band
+            break
+        gone &= images[:, band] == wanted
+    return gone

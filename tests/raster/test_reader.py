@@ -268,7 +268,7 @@ def test_bands_of_one_file_are_decoded_together(tmp_path: Path, monkeypatch: pyt
     write(tmp_path / "coarse.tif", ramp(10, 15), size=20)
     asked: list[int] = []
     read = Straight.read
-    monkeypatch.setattr(Straight, "read", lambda self, window: asked.append(len(self.bands)) or read(self, window))
+    monkeypatch.setattr(Straight, "read", lambda self, *args: asked.append(len(self.bands)) or read(self, *args))
     files = ["stack.tif:3", "coarse.tif", "stack.tif:1"]
     with open_scene(scene(*files), tmp_path, None, "nearest") as reader:
         images, valid = reader.read(0, 0, 20, 30)

@@ -23,15 +23,21 @@ from landbalance.raster.bands import OpenBand, read_part
 from landbalance.raster.grid import Grid
 from landbalance.raster.sources import damaged
 
-BandPart = tuple[int, OpenBand, NDArray[Any], NDArray[np.bool_]]
+BandPart = tuple[int, OpenBand, NDArray[Any], NDArray[np.bool_] | np.bool_]
 """Place of a band among the scene's, the band, its numbers in a window, and where there are any."""
 
 
 class Part(Protocol):
     """Bands that are read together."""
 
-    def read(self, window: Window) -> Iterator[BandPart]:
-        """Yield the bands of a window inside the grid; a damaged file is a `UserError`."""
+    def read(self, window: Window, room: NDArray[Any]) -> Iterator[BandPart]:
+        """Yield the bands of a window inside the grid; a damaged file is a `UserError`.
+
+        Parameters
+        ----------
+        room : ndarray, shape (bands, height, width)
+            Where the scene's values of the window will stand; numbers that suit may be read right into it.
+        """
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Warped:
     band: OpenBand
     raster: WarpedVRT
 
-    def read(self, window: Window) -> Iterator[BandPart]:
+    def read(self, window: Window, room: NDArray[Any]) -> Iterator[BandPart]:
         """Yield the band."""
         yield self.place, self.band, *read_part(self.band, self.raster, window)
 
@@ -53,16 +59,18 @@ class Straight:
 
     bands: dict[int, OpenBand]
 
-    def read(self, window: Window) -> Iterator[BandPart]:
+    def read(self, window: Window, room: NDArray[Any]) -> Iterator[BandPart]:
         """Yield the bands."""
-        first = next(iter(self.bands.values()))
+        first, wanted = next(iter(self.bands.values())), [band.file.number for band in self.bands.values()]
+        are_values = first.dtype == room.dtype and all(band.file.conversion is None for band in self.bands.values())
+        all_in_order = list(self.bands) == list(range(len(room)))
         try:
-            numbers = first.whole.read([band.file.number for band in self.bands.values()], window=window)
+            numbers = first.whole.read(wanted, window=window, out=room if are_values and all_in_order else None)
         except RasterioError as error:
             names = ", ".join(band.name for band in self.bands.values())
             raise damaged(first.file.path, f"band {names}", error) from error
         for (place, band), of_band in zip(self.bands.items(), numbers, strict=True):
-            there = np.ones(of_band.shape, np.bool_)
+            there: NDArray[np.bool_] | np.bool_ = np.True_
             if band.nodata is not None and not np.isnan(band.nodata):
                 there = of_band != of_band.dtype.type(band.nodata)
             yield place, band, of_band, there

@@ -102,12 +102,15 @@ class SceneReader:
         if top >= bottom or left >= right:
             return images, valid
         inside = (slice(top - row, bottom - row), slice(left - col, right - col))
-        window = Window(left, top, right - left, bottom - top)
+        window, room = Window(left, top, right - left, bottom - top), images[:, *inside]
         valid[inside] = True
         has_data = np.full((bottom - top, right - left), not self._zero_is_missing)
         for part in self._parts:
-            for place, band, numbers, there in part.read(window):
-                images[place][inside] = numbers if band.file.conversion is None else band.file.conversion(numbers)
+            for place, band, numbers, there in part.read(window, room):
+                if band.file.conversion is not None:
+                    room[place] = band.file.conversion(numbers)
+                elif not np.may_share_memory(numbers, room):
+                    room[place] = numbers
                 valid[inside] &= there
                 if self._zero_is_missing:
                     has_data |= numbers != 0
@@ -116,8 +119,19 @@ class SceneReader:
         valid[inside] &= has_data
         if self._mask is not None:
             valid[inside] &= ~self._mask.missing(window)
-        images[:, ~valid] = 0
-        return images, valid & images.any(axis=0)
+        if not valid.all():
+            images[:, ~valid] = 0
+        return images, valid & _some_value(images)
+
+
+def _some_value(images: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which pixels are not 0 in all bands; shape (height, width)."""
+    found: NDArray[np.bool_] = images[0] != 0
+    for band in images[1:]:
+        if found.all():  # mostly so after the first band
+            break
+        found |= band != 0
+    return found
 
 
 class _Mask:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from landbalance.cores import cores
+from landbalance.tiles import missing_pixels
 
 PERCENTILES = (1, 2, 5, 25, 50, 75, 95, 98, 99)
 
@@ -94,7 +95,7 @@ def percentiles(
     images: NDArray[Any] = np.concatenate([read(part) for part in np.array_split(ids, -(-len(ids) // _AT_ONCE))])
     valid = np.ones((len(ids), *images.shape[2:]), np.bool_)
     if missing is not None:
-        valid = (images != images.dtype.type(missing)).any(axis=1)
+        valid = ~missing_pixels(images, missing)
 
     def of_band(band: int) -> list[float]:
         found: list[float] = np.percentile(images[:, band][valid], PERCENTILES).tolist()
