@@ -29,7 +29,7 @@ def node_threads(wildcards):
 
 def tile_threads(wildcards):
     """Return the cores for the tile stage: images in folders are decoded by several, scenes are cut by then."""
-    return 1 if CONFIG.datasets[wildcards.dataset].scenes else 4
+    return 1 if CONFIG.datasets[wildcards.dataset].cut_scenes else 4
 
 
 def slurm(key, node_of, otherwise=None):

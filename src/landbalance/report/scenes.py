@@ -180,7 +180,7 @@ def read_scene(
         classes=classes,
         areas=tuple(float(value) for value in counts),
         nodata_share=missing,
-        outlines=_outlines(index, name, grid),
+        outlines=_outlines(index, name, grid) if dataset.cut_scenes else {},
         layers=tuple(_layer(key, path, grid) for key, path in layers.items()),
     )
 
