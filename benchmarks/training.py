@@ -10,10 +10,13 @@ its own (see torchgeo.txt), whose Python is named by `--torchgeo`.
 prints one JSON object. `over_torchgeo` and `over_plain` compare images per second with the other side as it comes:
 float32, as torch lays tensors out; `….same_precision` with bfloat16 and channels last on both sides, as ours has it.
 `share_of_limit` is ours over forward, backward and update alone on tensors that are there; `share_of_peak` the
-operations that ours does in a second over those of matrix products in bfloat16. Ratios are of medians, `.low` and
-`.high` the quartiles turn by turn. The images are made. A full run with `--images`, a folder of EuroSAT's images per
-class, also gives `time_to_95.over_torchgeo`: the time until an epoch ends with 95 % of a held-out fifth right, by
-torchgeo's recipe over that of configs/eurosat.yaml.
+operations that ours does in a second over those of matrix products in bfloat16, `share_of_peak_float32` the same of the
+network alone in float32. `where.…` tells what a step of the network alone spends its time on in bfloat16
+(`where_float32.…` in float32): shares that torch's profiler counts for kinds of operations, `where.idle` being what it
+counts for none. Ratios are of medians, `.low` and `.high` the quartiles turn by turn. The images are made. Without
+`--torchgeo` the figures that compare with it are left out. A full run with it and `--images`, a folder of EuroSAT's
+images per class, also gives `time_to_95.over_torchgeo`: the time until an epoch ends with 95 % of a held-out fifth
+right, by torchgeo's recipe over that of configs/eurosat.yaml.
 """
 
 import argparse
@@ -45,6 +48,17 @@ CLASSES, SIDE, BATCH = 10, 64, 64
 # Processes that read for torchgeo and the plain loop: two cores train meanwhile. Others were not tried.
 READERS = 1
 LEVEL, LONGEST = 0.95, 60
+# Kinds of a step's operations, by a part of their names in torch's profiler; the first that fits counts.
+KINDS = {
+    "convolution": "conv",
+    "normalisation": "batch_norm",
+    "optimiser": "adamw",
+    "pooling": "pool",
+    "maximum": "amax",
+    "activation": "relu threshold clamp",
+    "linear": "mm linear",
+    "copies": "copy_ zero_ fill_ empty clone contiguous",
+}
 MEAN, STD = [0.34, 0.38, 0.41], [0.2, 0.14, 0.12]
 
 
@@ -203,7 +217,7 @@ def plain_epochs(images: Path, epochs: int, same: bool) -> list[tuple[float, flo
     loader = DataLoader(dataset, BATCH, shuffle=True, num_workers=READERS)
     bare = network()
     model = (bare if same else bare.to(memory_format=torch.contiguous_format)).train()
-    take = step_of(model, same)
+    take = step_of(model, same, fused=same)
     spent, found = 0.0, []
     for _ in range(epochs):
         began = time.perf_counter()
@@ -214,9 +228,9 @@ def plain_epochs(images: Path, epochs: int, same: bool) -> list[tuple[float, flo
     return found
 
 
-def step_of(model: nn.Module, half: bool) -> Callable[[torch.Tensor, torch.Tensor], None]:
-    """Return a step of training: forward, backward, update."""
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=half)
+def step_of(model: nn.Module, half: bool, fused: bool) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    """Return a step of training: forward, backward, update; `fused` in one operation."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=fused)
     loss_of = nn.CrossEntropyLoss()
 
     def take(inputs: torch.Tensor, labels: torch.Tensor) -> None:
@@ -229,21 +243,46 @@ def step_of(model: nn.Module, half: bool) -> Callable[[torch.Tensor, torch.Tenso
     return take
 
 
-def limit(count: int) -> dict[str, float]:
-    """Return images per second of the network alone, operations per image, and operations per second of a product."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    take = step_of(network().train(), half=True)
+def alone(half: bool) -> Callable[[], None]:
+    """Return a step of the network alone, on tensors that are there."""
+    take = step_of(network().train(), half, fused=True)
     inputs = torch.randn(BATCH, 3, SIDE, SIDE).contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (BATCH,))
+    return lambda: take(inputs, labels)
+
+
+def limit(half: bool, count: int) -> dict[str, float]:
+    """Return images per second of the network alone, and how many of them a matrix product's operations would be."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    take = alone(half)
     with FlopCounterMode(display=False) as counter:
-        take(inputs, labels)
-    per_second = BATCH / median_seconds(lambda: take(inputs, labels), count)
-    left, right = (torch.randn(2048, 2048, dtype=torch.bfloat16) for _ in range(2))
-    peak = 2 * 2048**3 / median_seconds(lambda: left @ right, count)
-    return {
-        "images_per_second": per_second, "operations": counter.get_total_flops() / BATCH, "peak_per_second": peak
-    }  # fmt: skip
+        take()
+    dtype = torch.bfloat16 if half else torch.float32
+    left, right = (torch.randn(2048, 2048, dtype=dtype) for _ in range(2))
+    product = median_seconds(lambda: left @ right, count)
+    operations = counter.get_total_flops() / BATCH
+    return {"limit": BATCH / median_seconds(take, count), "peak": 2 * 2048**3 / product / operations}
+
+
+def where(half: bool, count: int) -> dict[str, float]:
+    """Return what share of a step of the network alone each kind of operation takes."""
+    from torch.profiler import ProfilerActivity, profile
+
+    take = alone(half)
+    for _ in range(3):
+        take()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        began = time.perf_counter()
+        for _ in range(count):
+            take()
+        seconds = time.perf_counter() - began
+    spent = dict.fromkeys([*KINDS, "other"], 0.0)
+    for event in profiler.key_averages():
+        name = event.key.lower()
+        kind = next((kind for kind, words in KINDS.items() if any(word in name for word in words.split())), "other")
+        spent[kind] += event.self_cpu_time_total / 1e6 / seconds
+    return {**spent, "idle": 1 - sum(spent.values())}
 
 
 def median_seconds(work: Callable[[], object], count: int) -> float:
@@ -261,20 +300,20 @@ def rate(epochs: list[tuple[float, float]], images: int) -> float:
     return images * (len(epochs) - 1) / (epochs[-1][0] - epochs[0][0])
 
 
-def turn(folder: Path, images: Path, epochs: int, torchgeo: Path) -> dict[str, float]:
+def turn(folder: Path, images: Path, epochs: int, steps: int, torchgeo: Path | None) -> dict[str, float]:
     """Return images per second of every side, each measured once."""
     count = sum(1 for _ in images.glob("*/*.jpg"))
-    python, given = Path(sys.executable), (str(images), str(epochs))
-    alone = measured_by(python, __file__, "limit", "40")
-    return {
-        "ours": rate(ours(folder), count),
-        "torchgeo": rate(measured_by(torchgeo, __file__, "torchgeo", *given), count),
-        "torchgeo_same": rate(measured_by(torchgeo, __file__, "torchgeo-same", *given), count),
-        "plain": rate(measured_by(python, __file__, "plain", *given), count),
-        "plain_same": rate(measured_by(python, __file__, "plain-same", *given), count),
-        "limit": alone["images_per_second"],
-        "peak": alone["peak_per_second"] / alone["operations"],
+    sides = {"plain": Path(sys.executable), "plain-same": Path(sys.executable)}
+    if torchgeo is not None:
+        sides |= {"torchgeo": torchgeo, "torchgeo-same": torchgeo}
+    others = {
+        side.replace("-", "_"): rate(measured_by(python, __file__, side, str(images), str(epochs)), count)
+        for side, python in sides.items()
     }
+    return {
+        "ours": rate(ours(folder), count), **others,
+        **measured_by(Path(sys.executable), __file__, "limit", str(steps)),
+    }  # fmt: skip
 
 
 def ratio(name: str, ours: list[float], other: list[float]) -> dict[str, float]:
@@ -308,7 +347,14 @@ def one_side(side: str, *words: str) -> Any:
     """Be one of the sides; return what it measured."""
     torch.set_num_threads(cores())
     if side == "limit":
-        return limit(int(words[0]))
+        single = {f"{name}_float32": value for name, value in limit(False, int(words[0])).items()}
+        return {**limit(True, int(words[0])), **single}
+    if side == "where":
+        return {
+            f"{name}.{kind}": share
+            for name, half in (("where", True), ("where_float32", False))
+            for kind, share in where(half, int(words[0])).items()
+        }
     images, epochs = Path(words[0]), int(words[1])
     if side.startswith("plain"):
         return plain_epochs(images, epochs, same=side.endswith("same"))
@@ -319,40 +365,49 @@ def one_side(side: str, *words: str) -> Any:
 def main() -> None:
     """Measure and print, or be one of the sides."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer images, fewer repeats, no time to 95 %%")
-    parser.add_argument("--torchgeo", type=Path, default=Path(".venv-torchgeo/bin/python"), help="its Python")
+    parser.add_argument("--quick", action="store_true", help="fewer images, a single turn, no time to 95 %%")
+    parser.add_argument("--torchgeo", type=Path, help="the Python of torchgeo's environment, see torchgeo.txt")
     parser.add_argument("--images", type=Path, help="EuroSAT's folder of images per class, for time to 95 %%")
     parser.add_argument("--side", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         print(json.dumps(one_side(*options.side)))
         return
-    if not options.torchgeo.is_file():
+    if options.torchgeo and not options.torchgeo.is_file():
         sys.exit(f"{options.torchgeo}: not found. benchmarks/torchgeo.txt says how to make torchgeo's environment.")
     from measuring import benchmark_result
 
-    count, epochs, repeats = (512, 3, 2) if options.quick else (4096, 4, 7)
+    count, epochs, repeats, steps = (256, 3, 1, 4) if options.quick else (4096, 4, 7, 40)
     with tempfile.TemporaryDirectory() as temporary:
         folder, images = Path(temporary), Path(temporary) / "images"
         write_images(images, count)
         prepared(folder / "project", images, 0.0, epochs)
-        turns = [turn(folder / "project", images, epochs, options.torchgeo) for _ in range(repeats)]
+        turns = [turn(folder / "project", images, epochs, steps, options.torchgeo) for _ in range(repeats)]
+        shares = measured_by(Path(sys.executable), __file__, "where", str(steps))
         timed = {}
-        if options.images and not options.quick:
+        if options.images and options.torchgeo and not options.quick:
             timed = time_to_level(folder / "long", options.images.resolve(), options.torchgeo)
     found = {name: [one[name] for one in turns] for name in turns[0]}
-    figures = {
-        **ratio("over_torchgeo", found["ours"], found["torchgeo"]),
-        **ratio("over_torchgeo_same_precision", found["ours"], found["torchgeo_same"]),
-        **ratio("over_plain", found["ours"], found["plain"]),
-        **ratio("over_plain_same_precision", found["ours"], found["plain_same"]),
-        **ratio("share_of_limit", found["ours"], found["limit"]),
-        **ratio("share_of_peak", found["ours"], found["peak"]),
-        **{f"images_per_second.{name}": statistics.median(values) for name, values in found.items() if name != "peak"},
-        **timed,
+    ratios = {
+        "over_torchgeo": ("ours", "torchgeo"),
+        "over_torchgeo_same_precision": ("ours", "torchgeo_same"),
+        "over_plain": ("ours", "plain"),
+        "over_plain_same_precision": ("ours", "plain_same"),
+        "share_of_limit": ("ours", "limit"),
+        "share_of_peak": ("ours", "peak"),
+        "share_of_peak_float32": ("limit_float32", "peak_float32"),
     }
+    figures = {
+        key: value
+        for name, (side, other) in ratios.items()
+        if other in found
+        for key, value in ratio(name, found[side], found[other]).items()
+    }
+    per_second = {name: values for name, values in found.items() if not name.startswith("peak")}
+    figures |= {f"images_per_second.{name}": statistics.median(values) for name, values in per_second.items()}
+    figures |= shares | timed
     conditions = {
-        "images": count, "size": [3, SIDE, SIDE], "batch": BATCH, "epochs": epochs, "repeats": repeats,
+        "images": count, "size": [3, SIDE, SIDE], "batch": BATCH, "epochs": epochs, "repeats": repeats, "steps": steps,
         "model": eurosat()["models"]["resnet9"], "readers": READERS, "quick": options.quick,
     }  # fmt: skip
     print(json.dumps(benchmark_result("training", conditions, figures), indent=2))

@@ -9,6 +9,7 @@ from landbalance.config.base import Settings
 from landbalance.config.checks import checked
 from landbalance.config.data import ClassInfo
 from landbalance.config.learning import Model
+from landbalance.config.scenes import Stretch
 from landbalance.errors import UserError
 from landbalance.files import placed, read_json, write_json
 from landbalance.tiles import Normalisation
@@ -33,6 +34,9 @@ class Bundle(Settings):
     normalisation: Normalisation
     reflectance: bool = Field(
         False, description="Whether it was trained on products, by whose metadata bands hold reflectance × 10,000."
+    )
+    stretch: Stretch | None = Field(
+        None, description="How the images that it was trained on were made of a scene's values, see `folders.stretch`."
     )
     provenance: dict[str, Any] = Field(description="Experiment, settings, versions, workers, sources.")
 

@@ -123,7 +123,7 @@ def tile(options: argparse.Namespace) -> None:
         sys.stdout.write(f"{target}\n")
         return
     source, store, scene = layout.download(options.dataset), layout.tile(options.dataset), options.scene
-    with noted(layout.tile_scene(options.dataset, scene)) if scene in dataset.scenes else nullcontext():
+    with noted(layout.tile_scene(options.dataset, scene)) if scene in dataset.cut_scenes else nullcontext():
         run(options.dataset, dataset, source, store, scene)
 
 

@@ -55,7 +55,7 @@ def failed_scenes(config: Config, layout: Layout) -> list[Failure]:
     tiled = [
         Failure("tile", name, scene, reason)
         for name, dataset in config.datasets.items()
-        for scene in dataset.scenes
+        for scene in dataset.cut_scenes
         if (reason := _reason(layout.tile_scene(name, scene)))
     ]
     mapped = [

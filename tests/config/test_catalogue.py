@@ -89,7 +89,7 @@ def test_published_facts() -> None:
 
 def test_a_name_is_enough() -> None:
     dataset = parsed(catalogue="eurosat-rgb")
-    assert dataset.bands == ["red", "green", "blue"]
+    assert dataset.bands == ["B04", "B03", "B02"]
     assert dataset.sources[0].md5 == "c8fa014336c82ac7804f0398fcb19387"
     assert dataset.sources[0].licence == "MIT"
     assert "Helber" in (dataset.sources[0].attribution or "")
@@ -104,7 +104,7 @@ def test_own_keys_come_first() -> None:
     )
     assert [(source.path, source.licence) for source in dataset.sources] == [("mine.zip", "MIT"), ("more", "own")]
     assert dataset.folders is not None
-    assert (dataset.folders.path, dataset.folders.bands) == ("elsewhere", ["red", "green", "blue"])
+    assert (dataset.folders.path, dataset.folders.bands) == ("elsewhere", ["B04", "B03", "B02"])
     assert dataset.split.train == 0.8
     assert len(dataset.classes) == 10
 

@@ -23,7 +23,8 @@ def dataset(**parts: Any) -> Dataset:
         images = {"folders": {"path": "2750", "bands": ["red", "green", "blue"]}}
         return Dataset.model_validate({**base, **images, "task": "classification", **parts})
     if "folders" in parts:
-        return Dataset.model_validate({**base, "task": "segmentation", "split": {"by": "sample"}, **parts})
+        task = "segmentation" if "masks" in parts["folders"] else "classification"
+        return Dataset.model_validate({**base, "task": task, "split": {"by": "sample"}, **parts})
     scene = {"scenes": {"s": {"bands": {"B1": "a.tif"}}}, "labels": {"path": "l.gpkg", "field": "f"}}
     return Dataset.model_validate(
         {**base, **scene, "task": "segmentation", "split": {"by": "block", "size": 128}, **parts}
@@ -37,4 +38,4 @@ def test_an_example_is_a_dataset(example: str) -> None:
 
 def test_there_are_examples_of_each_kind() -> None:
     kinds = [example.split(":")[0] for example in EXAMPLES]
-    assert kinds == ["scenes", *["labels"] * 3, "folders", *["tiles"] * 2, *["split"] * 7]
+    assert kinds == ["scenes", *["labels"] * 3, *["folders"] * 2, *["tiles"] * 2, *["split"] * 7]

@@ -79,7 +79,11 @@ MISTAKES: list[tuple[str, Any, list[str]]] = [
     ("datasets.havel.classes.1.values", ["forest"], ["two classes share", "forest"]),
     ("datasets.havel.classes", DEMO["datasets"]["havel"]["classes"][:1], ["datasets.havel.classes", "at least 2"]),
     ("datasets.havel.labels", DELETE, ["datasets.havel", "scenes need labels"]),
-    ("datasets.havel.folders", FOLDERS, ["datasets.havel", "either scenes (with labels) or folders"]),
+    (
+        "datasets.havel.folders",
+        FOLDERS,
+        ["datasets.havel", "there are no labels", "only mapped"],
+    ),
     ("datasets.havel.task", "classification", ["unet does not fit the task classification"]),
     ("models.unet.architecture", "resnet18", ["resnet18 does not fit the task segmentation", "take unet"]),
     ("datasets.havel.sources.0.url", "https://example.org/a.zip", ["exactly one of", "package, url"]),
@@ -164,6 +168,18 @@ def test_file(tmp_path: Path, text: str | bytes | None, parts: list[str]) -> Non
     assert [part for part in parts if part not in str(caught.value)] == [], str(caught.value)
 
 
+def test_a_section_that_takes_another_over_may_say_otherwise(tmp_path: Path) -> None:
+    """YAML's merge key: what stands in the section itself counts, and stands there once."""
+    path = tmp_path / "my.yaml"
+    sections = "training:\n  full: &full {epochs: 3, batch_size: 8}\n  short: {<<: *full, epochs: 1}\n"
+    path.write_text(yaml.safe_dump({**DEMO, "training": {}}).replace("training: {}\n", sections))
+    training = load_config(path).training
+    assert (training["short"].epochs, training["short"].batch_size, training["full"].epochs) == (1, 8, 3)
+    path.write_text(path.read_text().replace("epochs: 1}", "epochs: 1, epochs: 2}"))
+    with pytest.raises(UserError, match="epochs stands here twice"):
+        load_config(path)
+
+
 def test_folder_instead_of_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         load_config(tmp_path)
@@ -200,3 +216,32 @@ def test_what_is_written_is_read_back() -> None:
     config = parse_config(DEMO)
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     assert parse_config(yaml.safe_load(text)) == config
+
+
+IMAGES = {
+    "task": "classification",
+    "sources": [{"path": "2750", "licence": "MIT"}],
+    "folders": FOLDERS,
+    "scenes": {"s": {"stack": "s.tif", "bands": ["red", "green", "blue"]}},
+    "classes": DEMO["datasets"]["havel"]["classes"],
+    "split": {"by": "sample"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"scenes": {"s": {"stack": "s.tif", "bands": ["red", "nir", "blue"]}}},
+         ["scene s has the bands red, nir, blue; the images have red, green, blue"]),
+        ({"scenes": {"s": {**IMAGES["scenes"]["s"], "labels": "l.gpkg"}}}, ["there are no labels", "only mapped"]),
+        ({"folders": {**FOLDERS, "stretch": [2750, 0, 1, 255]}}, ["stretch must rise", "[2750.0, 0.0, 1.0, 255.0]"]),
+        ({"folders": {**FOLDERS, "stretch": [0, 2750]}}, ["datasets.d.folders.stretch"]),
+        ({"folders": {**FOLDERS, "stretch": [0, 2750, 1, 256]}}, ["to bytes from 0 to 255"]),
+        ({"folders": None, "scenes": {}}, ["give scenes (with labels) or folders"]),
+    ],
+)  # fmt: skip
+def test_scenes_beside_images_in_folders(changes: dict[str, Any], parts: list[str]) -> None:
+    raw: dict[str, Any] = {**DEMO, "datasets": {**DEMO["datasets"], "d": {**IMAGES, **changes}}}
+    with pytest.raises(UserError) as caught:
+        parse_config(raw)
+    assert [part for part in parts if part not in str(caught.value)] == [], str(caught.value)

@@ -25,10 +25,12 @@ def test_committed_files_are_up_to_date() -> None:
     ("schema", "file"),
     [
         (CONFIG_SCHEMA, "config.yaml"),
+        (CONFIG_SCHEMA, "configs/ablation.yaml"),
         (CONFIG_SCHEMA, "configs/arms.yaml"),
         (CONFIG_SCHEMA, "configs/eurosat.yaml"),
         (CLUSTER_SCHEMA, "profiles/local/cluster.yaml"),
         (CLUSTER_SCHEMA, "profiles/ratios/cluster.yaml"),
+        (CLUSTER_SCHEMA, "profiles/whole/cluster.yaml"),
         (CLUSTER_SCHEMA, "profiles/slurm/cluster.yaml"),
     ],
 )

@@ -12,6 +12,7 @@ from landbalance.cli import main
 from landbalance.config import Dataset, Map, Scene
 from landbalance.errors import UserError
 from landbalance.map import run_bundle
+from landbalance.tiles import Normalisation
 
 RAISED = {"B02": -1000, "B8A": -1000}
 BANDS = ["B02", "B8A"]
@@ -133,3 +134,48 @@ def test_a_bundle_leaves_out_what_a_products_own_mask_tells(
     ):
         assert main([*command, str(both[scene]), "--mask", mask]) == 1
         assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def bytes_model(scenery: Any) -> np.ndarray:
+    """Make the scenery's model one of images in folders that were stretched; return what the right map is.
+
+    A class's number + 1 in the model's bytes is ten times the number in the scene; a corner is missing.
+    """
+    right = np.repeat(np.arange(3), 24).reshape(3, 24).repeat(8, axis=0).astype(np.uint8)
+    scene = np.stack([10 * right.astype(np.uint16), np.full(right.shape, 65535, np.uint16)])
+    scene[:, :4, :4] = 0
+    scenery.write(scene, names=BANDS)
+    images = {"labels": None, "folders": {"path": "images", "bands": BANDS, "stretch": [0, 2540, 1, 255]}}
+    more = {"task": "classification", "split": {"by": "sample"}, "resolution": 10}
+    scenery.dataset = Dataset.model_validate(scenery.dataset.model_dump() | images | more)
+    scenery.network = scenery.use_nearest(
+        "classification", stretch=[0, 2540, 1, 255], reflectance=scenery.dataset.reflectance,
+        normalisation=Normalisation(mean=[0.0, 0.0], std=[1.0, 1.0], missing=None),
+    )  # fmt: skip
+    right[:4, :4] = 255
+    return right
+
+
+def test_a_model_of_stretched_images_maps_a_scene_in_their_bytes(scenery: Any, bytes_model: np.ndarray) -> None:
+    assert np.array_equal(scenery.run(stride=8), bytes_model)
+
+
+def test_so_does_its_bundle_alone_also_of_a_product(
+    scenery: Any, bytes_model: np.ndarray, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = f"B02={scenery.source / 'scene.tif'}:1,B8A={scenery.source / 'scene.tif'}:2"
+    (map_,) = run_bundle(scenery.bundle, [pairs], Map(stride=8), scenery.folder / "m")
+    assert np.array_equal(found(map_), bytes_model)
+    assert "reflectance × 10,000" in caplog.text
+    numbers = {"B02": np.repeat(np.arange(3, dtype=np.uint16), 8)[:, None].repeat(24, 1) * 10 + 1000}
+    numbers["B8A"] = np.full((12, 12), 9000, np.uint16)
+    product = products.sentinel2(scenery.source, "L1C", "04.00", numbers, RAISED)
+    (map_,) = run_bundle(scenery.bundle, [str(product)], Map(stride=8), scenery.folder / "m")
+    assert found(map_)[:, 10].tolist() == [0] * 8 + [1] * 8 + [2] * 8
+
+
+def test_such_a_model_wants_pixels_of_its_images_size(scenery: Any, bytes_model: np.ndarray) -> None:
+    scenery.dataset = scenery.dataset.model_copy(update={"resolution": 20.0})
+    with pytest.raises(UserError, match="trained on pixels of 10, scene scene has pixels of 20"):
+        scenery.run()

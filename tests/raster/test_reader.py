@@ -314,3 +314,25 @@ def test_what_is_wrong_with_a_scene_is_said(tmp_path: Path) -> None:
     assert "x 500000 to 500100" in message
     assert "100 × 100 metre" in refused(tmp_path, ["a.tif"], resolution=1000)
     assert "nodata -1 is no value of uint16" in refused(tmp_path, ["a.tif"], nodata=-1.0)
+
+
+def test_a_stretch_makes_bytes_and_leaves_missing_pixels_missing(tmp_path: Path) -> None:
+    """As `gdal_translate -ot Byte -scale 0 2750 1 255`, which made EuroSAT's pictures."""
+    values = np.array([[0, 1, 5, 6, 1375], [2745, 2750, 9000, 65535, 0]], np.uint16)
+    write(tmp_path / "a.tif", values)
+    write(tmp_path / "b.tif", np.where(values == 65535, 0, values))
+    with open_scene(scene("a.tif", "b.tif"), tmp_path, None, "nearest", [0, 2750, 1, 255]) as reader:
+        images, valid = reader.read(0, -1, 2, 7)
+        nothing, _ = reader.read(100, 0, 5, 5)
+        assert reader.dtype == images.dtype == nothing.dtype == np.uint8
+    assert images[0].tolist() == [[0, 0, 1, 1, 2, 128, 0], [0, 255, 255, 255, 255, 0, 0]]
+    assert images[1, 1, 4] == 1
+    assert np.array_equal(valid, images[0] > 0)
+
+
+def test_a_stretch_leaves_0_to_missing_pixels_and_comes_after_a_scale(tmp_path: Path) -> None:
+    write(tmp_path / "a.tif", np.array([[1000, 1001, 3550]], np.uint16))
+    with open_scene(scene("a.tif", offset=-1000.0), tmp_path, None, "nearest", [0, 2550, 0, 255]) as reader:
+        images, valid = reader.read(0, 0, 1, 3)
+    assert images[0].tolist() == [[1, 1, 255]]
+    assert valid.all()

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import geopandas as gpd
@@ -9,8 +10,11 @@ from rasterio.crs import CRS as RasterCRS
 from shapely import affinity
 from shapely.geometry import Point, box
 
+from landbalance.config import Scene
 from landbalance.errors import UserError
+from landbalance.layout import Layout
 from landbalance.raster import Grid
+from landbalance.report import run
 from landbalance.report.scenes import NO_CLASS, SceneView, pixel_areas, read_scene, stretched
 from landbalance.tiles import POLYGONS
 from report.report_samples import (
@@ -21,9 +25,12 @@ from report.report_samples import (
     PIXEL,
     TRANSFORM,
     WIDTH,
+    Page,
     Results,
     class_picture,
+    write_confidence,
     write_map,
+    write_scene,
 )
 
 
@@ -209,3 +216,20 @@ def test_uncertainty_lies_on_the_pictures_grid(made: Results) -> None:
 def test_missing_uncertainty_is_named(made: Results, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gone\.tif: cannot be read .*map stage again"):
         view_of(made, 60, margin=tmp_path / "gone.tif")
+
+
+def test_a_scene_beside_images_in_folders_has_no_tiles_to_outline(inputs: Results, tmp_path: Path) -> None:
+    """And its report says that its accuracies are those of the images."""
+    shutil.copytree(inputs.layout.root, tmp_path / "results")
+    layout = Layout(tmp_path / "results")
+    config = inputs.config.model_copy(deep=True)
+    patches = config.datasets["patches"]
+    bands = {"R": "stack.tif:2", "G": "stack.tif:1", "B": "blue.tif"}
+    patches.scenes["hill"] = Scene(bands=bands)
+    write_scene(layout.download("patches"))
+    write_map(layout.map("patches", "hill"), CLASSES[:2], np.where(class_picture() == 2, 1, class_picture()))
+    write_confidence(layout.map_product("patches", "hill", "confidence.tif"))
+    run("patches", config, layout)
+    page = Page(Results(config, layout).html("patches"))
+    assert "The scene is only mapped: the model was trained and judged on images" in page.said("map")
+    assert "Tiles of the splits" not in page.said("map")

@@ -232,3 +232,30 @@ def test_what_is_wrong_with_the_folders_is_said(tmp_path: Path, write_images: Wr
     (tmp_path / "2750" / "Forest").rmdir()
     write_images(tmp_path / "2750", {"Urban": 2})
     assert "none of the values is in the classes. Found: Urban (2)" in message(tmp_path, folders_dataset())
+
+
+STRETCHED = {"path": "2750", "bands": ["red", "green", "blue"], "stretch": [0, 2750, 1, 255]}
+
+
+def test_a_scene_beside_the_images_is_not_cut(tmp_path: Path, write_images: WriteImages) -> None:
+    """It need not even be there: the map stage reads it."""
+    write_images(tmp_path / "2750", {"Forest": 5, "River": 5})
+    scene = {"stack": "s.tif", "bands": ["red", "green", "blue"]}
+    dataset = folders_dataset(scenes={"s": scene}, folders=STRETCHED, resolution=10)
+    run("e", dataset, tmp_path, tmp_path / "store")
+    info = open_tiles(tmp_path / "store").info
+    assert (info.tiles, info.resolution) == (10, 10)
+    with pytest.raises(UserError, match="its tiles are images in folders, so there is no scene s to cut"):
+        run("e", dataset, tmp_path, tmp_path / "store", "s")
+
+
+def test_what_is_said_to_be_stretched_to_bytes_holds_bytes(tmp_path: Path) -> None:
+    for kind in ("Forest", "River"):
+        (tmp_path / "2750" / kind).mkdir(parents=True)
+        for number in range(5):
+            path = tmp_path / "2750" / kind / f"{number}.tif"
+            with rasterio.open(path, "w", driver="GTiff", count=3, height=8, width=8, dtype="uint16") as file:
+                file.write(np.ones((3, 8, 8), np.uint16))
+    assert "holds uint16, but folders.stretch says that the images are bytes" in message(
+        tmp_path, folders_dataset(folders=STRETCHED)
+    )

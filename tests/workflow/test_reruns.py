@@ -348,9 +348,9 @@ def test_lost_result(done: Clone, tmp_path: Path, lost: str, expected: set[str])
     assert clone.due("--profile", "local") == expected
 
 
-def test_images_in_folders_have_reports_without_a_map(clean: Clone, tmp_path: Path) -> None:
-    """Such a dataset has no scene: no map, and no picture of one, is waited for."""
-    clone = clean.copy(tmp_path / "clone")
+def with_images(clean: Clone, folder: Path) -> tuple[Clone, dict[str, Any]]:
+    """Return a clone whose experiments learn from images in folders, and its configuration."""
+    clone = clean.copy(folder)
     for kind in ("a", "b"):
         (clone.root / "patches" / kind).mkdir(parents=True)
         (clone.root / "patches" / kind / "1.png").touch()
@@ -367,8 +367,33 @@ def test_images_in_folders_have_reports_without_a_map(clean: Clone, tmp_path: Pa
     config["models"] = {"resnet": {"architecture": "resnet18"}}
     for experiment in config["experiments"].values():
         experiment.update(dataset="patches", model="resnet")
-    (clone.root / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    write_yaml(clone.root / "config.yaml", config)
+    return clone, config
+
+
+def test_images_in_folders_have_reports_without_a_map(clean: Clone, tmp_path: Path) -> None:
+    """Such a dataset has no scene: no map, and no picture of one, is waited for."""
+    clone, _ = with_images(clean, tmp_path / "clone")
     result = clone.snakemake("--dry-run", "--profile", "local")
     assert result.status == 0, result.output
     assert "results/report/havel/speed.svg" in result.output
     assert "map.png" not in result.output
+
+
+def test_scenes_beside_images_in_folders_are_mapped_and_nothing_else(clean: Clone, tmp_path: Path) -> None:
+    """None is cut, and one that is added later, or changed, leaves tiles and models as they are."""
+    clone, config = with_images(clean, tmp_path / "clone")
+    scene = {"stack": "s.tif", "bands": ["R", "G", "B"]}
+    config["datasets"]["patches"]["scenes"] = {"s": scene}
+    write_yaml(clone.root / "config.yaml", config)
+    due = clone.due("--profile", "local")
+    assert {"tile patches", "map havel s"} <= due
+    assert "tile patches s" not in due
+    result = clone.snakemake("--profile", "local")
+    assert result.status == 0, result.output
+    config["datasets"]["patches"]["scenes"]["later"] = scene
+    write_yaml(clone.root / "config.yaml", config)
+    assert clone.due("--profile", "local") == {f"map {name} later" for name in BOTH} | REPORTS
+    config["datasets"]["patches"]["scenes"] = {"s": {**scene, "offset": -1000.0}}
+    write_yaml(clone.root / "config.yaml", config)
+    assert clone.due("--profile", "local") == {f"map {name} s" for name in BOTH} | REPORTS

@@ -124,8 +124,13 @@ def each(settings_of):
 
 
 def example_wildcards():
-    """Return wildcards of some job that the configuration has, of one with a scene if there is one."""
-    experiment = max(CONFIG.experiments, key=lambda name: len(map_paths(name)))
+    """Return wildcards of some job that the configuration has: if there is one, with a scene that is cut, or mapped."""
+
+    def scenes_of(name):
+        dataset = CONFIG.datasets[CONFIG.experiments[name].dataset]
+        return len(dataset.cut_scenes), len(dataset.scenes)
+
+    experiment = max(CONFIG.experiments, key=scenes_of)
     chosen = CONFIG.experiments[experiment]
     scenes = CONFIG.datasets[chosen.dataset].scenes
     return SimpleNamespace(
@@ -209,7 +214,7 @@ def download_settings(wildcards):
 def cut_settings(wildcards):
     """Return what decides how a scene is cut: not the sources (the manifest is an input), nor what splits its tiles."""
     dataset = CONFIG.datasets[wildcards.dataset]
-    if not dataset.scenes:
+    if not dataset.cut_scenes:
         return []
     return lines(
         {
@@ -233,7 +238,7 @@ def tile_settings(wildcards):
     dataset = CONFIG.datasets[wildcards.dataset]
     classes = [dump(item, "colour") for item in dataset.classes]
     rest = dump(dataset, "catalogue", "sources", "display", "scenes", "classes")
-    return lines({"dataset": {**rest, "scenes": list(dataset.scenes), "classes": classes}})
+    return lines({"dataset": {**rest, "scenes": list(dataset.cut_scenes), "classes": classes}})
 
 
 def profile_settings(wildcards):

@@ -24,8 +24,8 @@ def tile_paths(wildcards):
 
 
 def scene_notes(wildcards):
-    """Return the notes of the scenes of a dataset that they are cut; images in folders have none."""
-    scenes = CONFIG.datasets[wildcards.dataset].scenes
+    """Return the notes of the scenes of a dataset that they are cut; beside images in folders none is."""
+    scenes = CONFIG.datasets[wildcards.dataset].cut_scenes
     return [f"results/tile/{wildcards.dataset}/scenes/{scene}.json" for scene in scenes]
 
 

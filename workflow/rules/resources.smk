@@ -48,7 +48,7 @@ def cores(node_of, wanted=4):
 
 def tile_cores(wildcards):
     """Return the cores for the tile stage: images in folders are decoded by several, scenes are cut by then."""
-    return 1 if CONFIG.datasets[wildcards.dataset].scenes else cores(general)(wildcards)
+    return 1 if CONFIG.datasets[wildcards.dataset].cut_scenes else cores(general)(wildcards)
 
 
 def slurm(key, node_of):

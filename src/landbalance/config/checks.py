@@ -22,8 +22,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
-            if key_node.tag != "tag:yaml.org,2002:merge" and key in seen:
+            if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key} stands here twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

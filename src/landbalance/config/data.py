@@ -130,12 +130,15 @@ class Dataset(Settings):
         description="`segmentation`: a class per pixel. `classification`: a class per tile."
     )
     sources: list[Source] = Field(min_length=1, description="What to fetch.")
-    scenes: dict[Name, Scene] = Field(default_factory=dict, description="Scenes to tile and to map.")
+    scenes: dict[Name, Scene] = Field(
+        default_factory=dict, description="Scenes to tile and to map; beside `folders`, only to map."
+    )
     labels: Labels | None = Field(None, description="Labels of the scenes.")
-    folders: Folders | None = Field(None, description="Images in folders per class, instead of scenes.")
+    folders: Folders | None = Field(None, description="Images in folders per class, instead of tiles of scenes.")
     resolution: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="Pixel size of the common grid, in units of the scene's CRS; the finest band's when not given.",
+        description="Pixel size of the common grid, in units of the scene's CRS; the finest band's when not given. "
+        "With `folders`, the images' own: scenes are mapped in pixels of this size.",
     )
     resampling: Resampling = Field("bilinear", description="How bands of other pixel sizes reach the common grid.")
     display: list[Name] = Field(
@@ -154,8 +157,18 @@ class Dataset(Settings):
 
     @property
     def reflectance(self) -> bool:
-        """Return whether bands hold reflectance × 10,000, by the metadata of products or by scale and offset."""
+        """Return whether bands hold reflectance × 10,000, or what a stretch made of it.
+
+        That is by the metadata of products, or by scale and offset.
+        """
+        if self.folders is not None:
+            return self.folders.stretch is not None
         return any(scene.product is not None or scene.converted for scene in self.scenes.values())
+
+    @property
+    def cut_scenes(self) -> dict[str, Scene]:
+        """Return the scenes that become tiles: none beside images in folders."""
+        return {} if self.folders is not None else self.scenes
 
     @field_validator("classes")
     @classmethod
@@ -174,11 +187,12 @@ class Dataset(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.folders is None) == (not self.scenes):
-            raise ValueError("give either scenes (with labels) or folders")
+        if self.folders is None and not self.scenes:
+            raise ValueError("give scenes (with labels) or folders")
         if self.folders is not None:
-            if self.labels is not None:
-                raise ValueError("folders hold their own classes: there are no labels")
+            if self.labels is not None or any(scene.labels is not None for scene in self.scenes.values()):
+                raise ValueError("folders hold their own classes: there are no labels, and scenes beside them are only "
+                                 "mapped")  # fmt: skip
             if (self.task == "segmentation") != (self.folders.masks is not None):
                 raise ValueError("folders hold a class per image, for the task classification; with masks, one per "
                                  "pixel, for segmentation")  # fmt: skip
@@ -201,10 +215,11 @@ class Dataset(Settings):
                 raise ValueError("a split by polygon wants one file of labels for all scenes; split by block or scene")
             if self.split.by == "block" and self.split.size < self.tiles.size:
                 raise ValueError(f"split.size ({self.split.size}) is smaller than tiles.size ({self.tiles.size})")
+        first = "the first has" if self.folders is None else "the images have"
         for name, scene in self.scenes.items():
             if list(scene.bands) != self.bands:
                 raise ValueError(
-                    f"scene {name} has the bands {', '.join(scene.bands)}; the first has {', '.join(self.bands)}"
+                    f"scene {name} has the bands {', '.join(scene.bands)}; {first} {', '.join(self.bands)}"
                 )
         if missing := [band for band in self.display if band not in self.bands]:
             raise ValueError(f"display names {', '.join(missing)}, not among the bands {', '.join(self.bands)}")

@@ -198,6 +198,10 @@ Labels = Annotated[
 ]
 
 
+Stretch = Annotated[list[float], Field(min_length=4, max_length=4)]
+"""Values of a scene from the first to the second become bytes from the third to the fourth."""
+
+
 class Folders(Settings):
     """Images of one size sorted into a folder per class, as EuroSAT has it; or images that have a mask each."""
 
@@ -218,6 +222,21 @@ class Folders(Settings):
         default_factory=list,
         description="Values of masks that stand for no class. Any other value that no class lists stops.",
     )
+    stretch: Stretch | None = Field(
+        None,
+        description="How the images were made, where they are bytes made of reflectance × 10,000: [from, to, becomes, "
+        "becomes], as `gdal_translate -scale` has it, what lies beyond being cut off. Scenes are mapped in the same "
+        "bytes; without it, in the numbers that they hold.",
+    )
+
+    @model_validator(mode="after")
+    def _to_bytes(self) -> Self:
+        if self.stretch is not None:
+            first, last, low, high = self.stretch
+            if not (first < last and 0 <= low < high <= 255):
+                raise ValueError(f"stretch must rise, to bytes from 0 to 255, e.g. [0, 2750, 1, 255] (found "
+                                 f"{self.stretch})")  # fmt: skip
+        return self
 
     @model_validator(mode="after")
     def _pair(self) -> Self:

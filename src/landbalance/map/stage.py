@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -177,9 +177,9 @@ class _Work:
 def _map(work: _Work, workers: int | None) -> None:
     _check_settings(work)
     legend = Legend(work.classes, work.settings.nodata)
-    with open_scene(work.scene, work.source, work.resolution, work.resampling) as reader:
+    with open_scene(work.scene, work.source, work.resolution, work.resampling, work.card.stretch) as reader:
         _check_resolution(work.card, reader.grid, work.name, work.bundle)
-        predictors = open_predictors(work.bundle, workers, work.settings.orientations)
+        predictors = [_for_scenes(one) for one in open_predictors(work.bundle, workers, work.settings.orientations)]
         blocks = _with_progress(_blocks(reader, predictors, work.settings), work.name, reader.grid)
         tags = _tags(work)
         counts = write_layers(_layers(work, legend), blocks, reader.grid, tags)
@@ -187,6 +187,15 @@ def _map(work: _Work, workers: int | None) -> None:
     write_text(work.beside("qml"), style(legend))
     _log.info("%s: area of each class\n%s", work.target, _areas(counts, legend, grid))
     _write_derived(work, legend, grid, tags)
+
+
+def _for_scenes(predictor: Predictor) -> Predictor:
+    """Return the predictor told that a pixel of 0 in all bands is missing, as `SceneReader` has it.
+
+    A model of images in folders has seen none that is.
+    """
+    normalisation = predictor.card.normalisation.model_copy(update={"missing": 0.0})
+    return replace(predictor, card=predictor.card.model_copy(update={"normalisation": normalisation}))
 
 
 def _layers(work: _Work, legend: Legend) -> list[Layer[Block]]:

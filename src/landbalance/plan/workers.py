@@ -194,7 +194,7 @@ def _mismatch(config: Config, experiment: Experiment, node: Node, profile: NodeP
         ("number of bands", profile.bands, len(dataset.bands)),
         ("number of entries under workers", len(profile.curves), len(node.workers)),
     ]
-    if dataset.scenes:
+    if dataset.cut_scenes:
         facts.append(("tile size", profile.tile_size, dataset.tiles.size))
     for entry, (curve, worker) in enumerate(zip(profile.curves, node.workers, strict=False), start=1):
         facts += [

@@ -17,12 +17,13 @@ from rasterio.crs import CRS
 from rasterio.warp import calculate_default_transform
 from rasterio.windows import Window
 
-from landbalance.config.scenes import Mask, Scene
+from landbalance.config.scenes import Mask, Scene, Stretch
 from landbalance.errors import UserError
 from landbalance.raster.bands import OpenBand, open_bands, read_part
 from landbalance.raster.grid import Grid, moved_bounds, overlap, shown, title, unit
 from landbalance.raster.parts import parts_of
 from landbalance.raster.products import band_files, mask_file
+from landbalance.raster.sources import stretched
 
 # Without a limit (in bytes here) GDAL keeps 5 % of the machine's memory; its own threads would print errors
 # past our message.
@@ -43,17 +44,25 @@ class SceneReader:
     bands : tuple of str
         Names of the bands, in the order of the scene.
     dtype : numpy.dtype
-        One that holds the values of every band.
+        One that holds the values of every band, or bytes where these are stretched.
     description : str
         The grid and what was resampled to it, for the log.
     """
 
     def __init__(
-        self, bands: Sequence[OpenBand], mask: "_Mask | None", grid: Grid, resampling: str, stack: ExitStack
+        self,
+        bands: Sequence[OpenBand],
+        mask: "_Mask | None",
+        grid: Grid,
+        resampling: str,
+        stretch: Stretch | None,
+        stack: ExitStack,
     ) -> None:
         self.grid = grid
         self.bands = tuple(band.name for band in bands)
-        self.dtype: np.dtype[Any] = np.result_type(*(band.value_dtype for band in bands))
+        self._values: np.dtype[Any] = np.result_type(*(band.value_dtype for band in bands))
+        self._stretch = stretch
+        self.dtype = self._values if stretch is None else np.dtype(np.uint8)
         self.description = _description(bands, grid, resampling, self.dtype)
         if mask is not None:
             self.description += f"; pixels are missing {mask.title}"
@@ -95,12 +104,12 @@ class SceneReader:
         UserError
             When a file is damaged.
         """
-        images = np.zeros((len(self.bands), height, width), self.dtype)
+        images = np.zeros((len(self.bands), height, width), self._values)
         valid = np.zeros((height, width), np.bool_)
         top, left = max(row, 0), max(col, 0)
         bottom, right = min(row + height, self.grid.height), min(col + width, self.grid.width)
         if top >= bottom or left >= right:
-            return images, valid
+            return images.astype(self.dtype), valid
         inside = (slice(top - row, bottom - row), slice(left - col, right - col))
         window, room = Window(left, top, right - left, bottom - top), images[:, *inside]
         valid[inside] = True
@@ -121,7 +130,10 @@ class SceneReader:
             valid[inside] &= ~self._mask.missing(window)
         if not valid.all():
             images[:, ~valid] = 0
-        return images, valid & _some_value(images)
+        valid &= _some_value(images)
+        if self._stretch is None:
+            return images, valid
+        return np.where(valid, stretched(images, self._stretch), np.uint8(0)), valid
 
 
 def _some_value(images: NDArray[Any]) -> NDArray[np.bool_]:
@@ -158,7 +170,9 @@ class _Mask:
         return found
 
 
-def open_scene(scene: Scene, source: Path, resolution: float | None, resampling: str) -> SceneReader:
+def open_scene(
+    scene: Scene, source: Path, resolution: float | None, resampling: str, stretch: Stretch | None = None
+) -> SceneReader:
     """Return `scene`, whose files lie below `source`, opened on one grid.
 
     The grid is that of the band with the smallest pixels (the first of equals), from its upper left
@@ -170,6 +184,8 @@ def open_scene(scene: Scene, source: Path, resolution: float | None, resampling:
         Pixel size in units of the CRS; that of the finest band when None.
     resampling : str
         How other bands reach the grid: nearest, bilinear, cubic or average.
+    stretch : list of 4 numbers or None
+        How values become bytes, see `sources.stretched`; None to leave them as they are.
 
     Raises
     ------
@@ -189,7 +205,7 @@ def open_scene(scene: Scene, source: Path, resolution: float | None, resampling:
             mask = _Mask(codes, scene.mask, grid, stack)
         for band in bands if mask is None else [*bands, codes]:
             _require_overlap(band, finest, grid)
-        return SceneReader(bands, mask, grid, resampling, stack.pop_all())
+        return SceneReader(bands, mask, grid, resampling, stretch, stack.pop_all())
 
 
 def _finest(bands: Sequence[OpenBand]) -> OpenBand:

@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from landbalance.config.scenes import Stretch
 from landbalance.errors import UserError
 
 REFLECTANCE = 10_000
@@ -45,6 +46,17 @@ class Conversion:
         values = np.rint(numbers * np.float64(self.scale) + np.float64(self.offset))
         whole: NDArray[np.uint16] = np.nan_to_num(values.clip(1, 65535)).astype(np.uint16)
         return whole
+
+
+def stretched(values: NDArray[Any], stretch: Stretch) -> NDArray[np.uint8]:
+    """Return values as bytes: from `stretch`'s first number to its second become its third to its fourth.
+
+    What lies beyond becomes the third or fourth, and nothing 0, which marks missing pixels.
+    """
+    first, last, low, high = stretch
+    becomes = np.rint((values - np.float32(first)) * np.float32((high - low) / (last - first)) + np.float32(low))
+    whole: NDArray[np.uint8] = np.clip(becomes, max(low, 1), high).astype(np.uint8)
+    return whole
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def read_scene(
             classes = lookup[_on_grid(opened, grid)]
     except RasterioError as error:
         raise UserError(f"{class_map}: cannot be read ({error}). Run the map stage again.") from error
-    outlined, outlines = _outlines(index, name, grid)
+    outlined, outlines = _outlines(index, name, grid) if dataset.cut_scenes else ("", {})
     return SceneView(
         name=name,
         acquired=acquired(dataset.scenes[name], source),

@@ -78,6 +78,11 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     first = read_image(paths[0], dataset.folders.bands)
     if first.shape[1] != first.shape[2]:
         raise UserError(f"{paths[0]}: {_size(first)} pixels; images must be as high as wide.")
+    if dataset.folders.stretch is not None and first.dtype != np.uint8:
+        raise UserError(
+            f"{paths[0]}: holds {first.dtype}, but folders.stretch says that the images are bytes (uint8). Leave it "
+            "out: scenes are then mapped in the numbers that they hold."
+        )
     expected = _Expected(paths[0], dataset.folders.bands, first.shape, first.dtype)
     of_tiles = []
     with GrowingArray(folder / IMAGES, first.shape, first.dtype) as images:
@@ -102,7 +107,7 @@ def tile_folders(name: str, dataset: Dataset, source: Path, folder: Path) -> Non
     training = np.concatenate(of_tiles)[splits == SPLITS.index("train")]
     info = write_statistics(
         folder, dataset, [Shard(images=IMAGES, count=len(paths))], frame, counts,
-        merged(np.full(len(training), first[0].size), training), None, 0.0,
+        merged(np.full(len(training), first[0].size), training), dataset.resolution, 0.0,
     )  # fmt: skip
     _log.info("%s: %d images of %s pixels", name, info.tiles, _size(first))
 

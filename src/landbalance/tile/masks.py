@@ -107,7 +107,7 @@ def tile_masks(name: str, dataset: Dataset, source: Path, folder: Path) -> None:
     write_index(folder, frame, frame["tile"].to_numpy(), None)
     info = write_statistics(
         folder, dataset, [Shard(images=IMAGES, count=len(frame))], frame, writer.counts,
-        merged(np.array(writer.valid), np.array(writer.moments)), None, 0.0,
+        merged(np.array(writer.valid), np.array(writer.moments)), dataset.resolution, 0.0,
     )  # fmt: skip
     _log.info("%s: %d tiles of %d pixels from %d images", name, info.tiles, info.tile_size, len(windows))
 

@@ -50,7 +50,9 @@ def run(name: str, dataset: Dataset, source: Path, folder: Path, scene: str | No
     """
     if dataset.folders is not None:
         if scene is not None:
-            raise UserError(f"{name}: has no scenes, so there is no scene {scene} to cut. Leave --scene out.")
+            raise UserError(
+                f"{name}: its tiles are images in folders, so there is no scene {scene} to cut. Leave --scene out."
+            )
         remove_leftovers(folder)
         with placed(folder) as temporary:
             temporary.mkdir()

@@ -216,6 +216,7 @@ def _write_results(
     folder = layout.train(name)
     info = job.store.info
     experiment = config.experiments[name]
+    dataset = config.datasets[experiment.dataset]
     settings = {
         "model": config.models[experiment.model].model_dump(mode="json"),
         "training": config.training[experiment.training].model_dump(mode="json"),
@@ -236,7 +237,8 @@ def _write_results(
         tile_size=info.tile_size,
         resolution=info.resolution,
         normalisation=info.normalisation,
-        reflectance=config.datasets[experiment.dataset].reflectance,
+        reflectance=dataset.reflectance,
+        stretch=None if dataset.folders is None else dataset.folders.stretch,
         provenance=provenance,
     )
     for table, rows in (("history", position.history), ("timing", position.timing)):
