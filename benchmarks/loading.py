@@ -95,11 +95,13 @@ def ours(folder: Path, count: int, augment: bool = False) -> dict[str, float]:
     """Load batches as two workers do in training, each on a core; turned, mirrored and moved if `augment`."""
     import torch
 
+    from landbalance.allocator import keep_freed_memory
     from landbalance.batches import BatchReader, prefetched
     from landbalance.tiles import open_tiles
     from landbalance.train.order import epoch_order
 
     torch.set_num_threads(1)
+    keep_freed_memory()
     store = open_tiles(folder / "store")
     reader, ids = BatchReader(store, None, augment, seed=0, shift=4 if augment else 0), store.ids("train")
 

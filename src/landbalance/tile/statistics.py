@@ -98,9 +98,25 @@ def percentiles(
         valid = ~missing_pixels(images, missing)
 
     def of_band(band: int) -> list[float]:
-        found: list[float] = np.percentile(images[:, band][valid], PERCENTILES).tolist()
-        return found
+        return _percentiles_of(images[:, band][valid])
 
     with ThreadPoolExecutor(cores()) as executor:
         bands = list(executor.map(of_band, range(images.shape[1])))
     return {str(q): [float(band[place]) for band in bands] for place, q in enumerate(PERCENTILES)}
+
+
+def _percentiles_of(values: NDArray[Any]) -> list[float]:
+    """Return the `PERCENTILES`; bytes and 16-bit numbers are counted, which takes a fraction of a sort's time."""
+    if values.dtype.kind != "u" or values.dtype.itemsize > 2:
+        found: list[float] = np.percentile(values, PERCENTILES).tolist()
+        return found
+    up_to = np.cumsum(np.bincount(values))
+    places = (len(values) - 1) * (np.array(PERCENTILES) / 100)
+    below = np.floor(places).astype(np.int64)
+    low, high = (np.searchsorted(up_to, place, side="right") for place in (below, np.ceil(places).astype(np.int64)))
+    return [_between(*pair) for pair in zip(low.tolist(), high.tolist(), (places - below).tolist(), strict=True)]
+
+
+def _between(low: int, high: int, part: float) -> float:
+    """Return the number at that part of the way, rounded as numpy does it."""
+    return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
