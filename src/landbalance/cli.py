@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from landbalance import __version__, commands
+from landbalance import __version__, commands, map_commands
 from landbalance.errors import UserError
 
 _log = logging.getLogger("landbalance")
@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         "--restart", action="store_true", help="drop the checkpoint of an earlier run instead of going on from it"
     )
     add("evaluate", commands.evaluate, "judge a trained model on the test split", "experiment")
-    mapping = add("map", commands.map, "map a scene with a trained model, or any scenes with a bundle (--model)")
+    mapping = add("map", map_commands.map, "map a scene with a trained model, or any scenes with a bundle (--model)")
     mapping.add_argument(
         "names",
         nargs="+",
@@ -199,8 +199,8 @@ def _parser() -> argparse.ArgumentParser:
         help="with --model: a setting of the section `map`, e.g. probability=true; may be repeated",
     )
     mapping.add_argument("--workers", type=int, help="threads that predict (default: all that suit the devices)")
-    add("mosaic", commands.mosaic, "lay the maps of an experiment's scenes together", "experiment")
-    export = add("export", commands.export, "write a bundle's model as ONNX, for other software")
+    add("mosaic", map_commands.mosaic, "lay the maps of an experiment's scenes together", "experiment")
+    export = add("export", map_commands.export, "write a bundle's model as ONNX, for other software")
     export.add_argument("bundle", type=Path, help="folder of the model bundle, e.g. results/train/EXPERIMENT")
     export.add_argument("--out", type=Path, help="the ONNX file (default: model.onnx in the bundle)")
     export.add_argument("--tiles", type=Path, help="tile store whose tiles the two models are compared on")
@@ -212,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
         "write the comparison of arms over all seeds, as far as they have been run",
     )
     design = sampling(
-        "design", commands.design, "draw points of a map, stratified by its classes, for a person to label"
+        "design", map_commands.design, "draw points of a map, stratified by its classes, for a person to label"
     )
     design.add_argument("--out", type=Path, help="the GeoPackage (default: design/EXPERIMENT.gpkg below the results)")
     design.add_argument(
@@ -228,7 +228,7 @@ def _parser() -> argparse.ArgumentParser:
         help="user's accuracy to expect of each class (default: those of the experiment's test split, else 0.5)",
     )
     design.add_argument("--seed", type=int, default=0, help="of the draw (default: %(default)s)")
-    assess = sampling("assess", commands.assess, "estimate a map's accuracy and areas from labelled points")
+    assess = sampling("assess", map_commands.assess, "estimate a map's accuracy and areas from labelled points")
     assess.add_argument(
         "--points", type=Path, help="the labelled points (default: design/EXPERIMENT.gpkg below the results)"
     )

@@ -6,7 +6,6 @@ import argparse
 import logging
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from landbalance.errors import UserError
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from landbalance.cluster import Cluster
     from landbalance.config import Config
     from landbalance.config.learning import Experiment
-    from landbalance.config.scenes import Mask
     from landbalance.plans import Plan
     from landbalance.profiles import NodeProfile
 
@@ -69,7 +67,7 @@ def download(options: argparse.Namespace) -> None:
     if options.dataset not in configured and options.dataset in catalogue.names():
         sources = catalogue.sources(options.dataset, "landbalance download")
     else:
-        sources = _named(options, "datasets", options.dataset).sources
+        sources = named(options, "datasets", options.dataset).sources
     online = not (options.offline or offline())
     run(options.dataset, sources, Layout(options.results).download(options.dataset), online)
 
@@ -114,7 +112,7 @@ def tile(options: argparse.Namespace) -> None:
     from landbalance.tile import run
 
     layout = Layout(options.results)
-    dataset = _named(options, "datasets", options.dataset)
+    dataset = named(options, "datasets", options.dataset)
     if options.preview:
         from landbalance.tile.preview import preview
 
@@ -133,8 +131,8 @@ def profile(options: argparse.Namespace) -> None:
     from landbalance.config import load_config
     from landbalance.profile import run
 
-    _named(options, "datasets", options.dataset)
-    _named(options, "models", options.model)
+    named(options, "datasets", options.dataset)
+    named(options, "models", options.model)
     cluster = load_cluster(options.cluster)
     if options.node not in [node.name for node in cluster.nodes]:
         names = ", ".join(node.name for node in cluster.nodes)
@@ -162,7 +160,7 @@ def plan(options: argparse.Namespace) -> None:
     from landbalance.tiles import open_tiles
 
     config, layout = load_config(options.config), Layout(options.results)
-    experiment = _named(options, "experiments", options.experiment)
+    experiment = named(options, "experiments", options.experiment)
     cluster = load_cluster(options.cluster).limited_to(experiment.nodes)
     if options.what_if or options.batch_size:
         sys.stdout.write(_what_if(options, config, cluster, layout) + "\n")
@@ -207,7 +205,7 @@ def train(options: argparse.Namespace) -> int:
     from landbalance.config import load_config
     from landbalance.train import Site, run
 
-    experiment = _named(options, "experiments", options.experiment)
+    experiment = named(options, "experiments", options.experiment)
     config, layout = load_config(options.config), Layout(options.results)
 
     def replan(cluster: Cluster) -> Plan:
@@ -244,91 +242,9 @@ def evaluate(options: argparse.Namespace) -> None:
     from landbalance.evaluate import run
 
     config, layout = load_config(options.config), Layout(options.results)
-    experiment = _named(options, "experiments", options.experiment)
+    experiment = named(options, "experiments", options.experiment)
     store, bundle = layout.tile(experiment.dataset), layout.train(options.experiment)
     run(options.experiment, config.evaluate, store, bundle, layout.evaluate(options.experiment))
-
-
-def map(options: argparse.Namespace) -> None:
-    """Run the map stage on a scene of an experiment, or on any scenes with a bundle."""
-    from landbalance.config import load_config
-    from landbalance.failures import noted
-    from landbalance.map import run
-
-    if options.workers is not None and options.workers < 1:
-        raise UserError(f"--workers: found {options.workers}; allowed: 1 or more.")
-    if options.model is not None:
-        _map_with_bundle(options)
-        return
-    if len(options.names) != 2:
-        raise UserError(
-            f"landbalance map: found {' '.join(options.names)}; wanted: EXPERIMENT SCENE, or --model BUNDLE SCENE …"
-        )
-    if options.set:
-        raise UserError(
-            f"--set {options.set[0]}: only with --model; an experiment's settings stand in its configuration."
-        )
-    if options.mask is not None:
-        raise UserError(
-            f"--mask {options.mask}: only with --model; an experiment's scenes have their `mask` in its configuration."
-        )
-    if options.out is not None:
-        raise UserError(f"--out {options.out}: only with --model; an experiment's maps lie below --results.")
-    name, scene = options.names
-    config, layout = load_config(options.config), Layout(options.results)
-    experiment = _named(options, "experiments", name)
-    dataset = config.datasets[experiment.dataset]
-    if scene not in dataset.scenes:
-        names = ", ".join(dataset.scenes) or "none"
-        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scene {scene}; allowed: {names}.")
-    source, bundle = layout.download(experiment.dataset), layout.train(name)
-    target = layout.map(name, scene)
-    with noted(target):
-        run(scene, dataset, config.map, source, bundle, target, options.workers)
-
-
-def _map_with_bundle(options: argparse.Namespace) -> None:
-    from landbalance.config import Map
-    from landbalance.config.checks import checked
-    from landbalance.map import run_bundle
-    from landbalance.workflow import overridden
-
-    settings = checked(Map, overridden({}, options.set, "--set"), "--set")
-    mask = None if options.mask is None else _mask(options.mask)
-    for path in run_bundle(options.model, options.names, settings, options.out or Path(), options.workers, mask):
-        sys.stdout.write(f"{path}\n")
-
-
-def _mask(text: str) -> Mask:
-    """Return the mask that an option names: by its band alone, or as a scene's `mask` stands in a configuration."""
-    from landbalance.config.checks import checked
-    from landbalance.config.scenes import Mask
-    from landbalance.workflow import overridden
-
-    wanted = overridden({}, [f"mask={text}"], "--mask")["mask"] if text.lstrip().startswith("{") else {"band": text}
-    return checked(Mask, wanted, "--mask")
-
-
-def mosaic(options: argparse.Namespace) -> None:
-    """Lay an experiment's maps together."""
-    from landbalance.config import load_config
-    from landbalance.map import mosaic
-
-    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
-    config = load_config(options.config)
-    dataset = config.datasets[experiment.dataset]
-    if not dataset.scenes:
-        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
-    maps = [layout.map(options.experiment, scene) for scene in dataset.scenes]
-    mosaic(maps, dataset.classes, config.map.nodata, layout.mosaic(options.experiment))
-
-
-def export(options: argparse.Namespace) -> None:
-    """Write a bundle's model as ONNX."""
-    from landbalance.export import export_onnx
-
-    target = options.out or options.bundle / "model.onnx"
-    sys.stdout.write(export_onnx(options.bundle, target, options.tiles) + "\n")
 
 
 def report(options: argparse.Namespace) -> None:
@@ -340,7 +256,7 @@ def report(options: argparse.Namespace) -> None:
     if options.experiment is None:
         run_index(config, layout)
     else:
-        _named(options, "experiments", options.experiment)
+        named(options, "experiments", options.experiment)
         run(options.experiment, config, layout, Inputs(options.config, options.cluster))
 
 
@@ -360,52 +276,7 @@ def summary(options: argparse.Namespace) -> None:
     sys.stdout.write(summary(load_config(options.config), Layout(options.results)) + "\n")
 
 
-def design(options: argparse.Namespace) -> None:
-    """Draw the points of a sample."""
-    from landbalance.files import read_json
-    from landbalance.sample import Wanted, design
-
-    layout, maps = Layout(options.results), _maps(options)
-    if options.experiment is None and options.out is None:
-        raise UserError("--out: say where the points of --map are to go, e.g. --out points.gpkg.")
-    accuracies = {}
-    if options.experiment is not None and options.expected is None:
-        classes = read_json(layout.evaluate(options.experiment) / "metrics.json")["per_class"]
-        accuracies = {item["name"]: item["users_accuracy"] for item in classes if item["users_accuracy"] is not None}
-    wanted = Wanted(options.standard_error, options.points, options.fewest, options.expected, options.seed)
-    design(maps, accuracies, wanted, options.out or layout.design(options.experiment))
-
-
-def assess(options: argparse.Namespace) -> None:
-    """Estimate accuracy and areas from labelled points."""
-    from landbalance.sample import assess
-
-    layout, maps = Layout(options.results), _maps(options)
-    if options.experiment is None and (options.points is None or options.out is None):
-        raise UserError("--points, --out: with --map, say which points are labelled and where the result is to go.")
-    points, out = options.points or layout.design(options.experiment), options.out or layout.assess(options.experiment)
-    sys.stdout.write(assess(maps, points, options.level, out) + "\n")
-
-
-def _maps(options: argparse.Namespace) -> list[Path]:
-    """Return the maps that a sample is about: those given, or all of an experiment."""
-    from landbalance.config import load_config
-
-    if (options.experiment is None) == (options.map is None):
-        raise UserError("Give the name of an experiment or --map with class maps, one of the two.")
-    if options.map is not None:
-        return list(options.map)
-    experiment, layout = _named(options, "experiments", options.experiment), Layout(options.results)
-    scenes = load_config(options.config).datasets[experiment.dataset].scenes
-    if not scenes:
-        raise UserError(f"{options.config}: dataset {experiment.dataset} has no scenes, so there is no map of it.")
-    mosaic = layout.mosaic(options.experiment)
-    if len(scenes) > 1 and mosaic.is_file():
-        return [mosaic]
-    return [layout.map(options.experiment, scene) for scene in scenes]
-
-
-def _named(options: argparse.Namespace, section: str, name: str) -> Any:
+def named(options: argparse.Namespace, section: str, name: str) -> Any:
     """Return the settings called `name` in a section of the configuration."""
     from landbalance.config import load_config
 

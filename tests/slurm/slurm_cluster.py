@@ -236,6 +236,7 @@ class SlurmCluster:
             "SlurmUser=root",
             "SlurmdUser=root",
             "AuthType=auth/none",
+            "AuthInfo=cred_expire=10",  # so long a job waits that was put back into the queue: two minutes otherwise
             "CredType=cred/none",
             "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
             f"StateSaveLocation={folder}/state",

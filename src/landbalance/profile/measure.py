@@ -67,7 +67,6 @@ def measure(dataset: str, model: str, node: Node, config: Config, layout: Layout
     if worker.device == "cuda":
         device = cuda_device(sum(other.device == "cuda" for other in workers[: place.rank]), node.name)
     torch.set_num_threads(worker.threads)
-    keep_freed_memory()
     store = open_tiles(layout.tile(dataset))
     if not len(store.ids("train")):
         raise UserError(f"{store.folder}: no tile is in the train split. Change split or labels, and tile again.")
@@ -97,6 +96,7 @@ def _measure_together(
     step = TrainingStep(config.models[model], store, clock, _TIMEOUT_SECONDS)
     sizes = batches(config, dataset, model)
     looks = _first_looks(step, clock, node, sizes[-1], config.profile)
+    keep_freed_memory()  # not before: what steps on fewer samples left behind would seem to be needed
     rounds = _rounds(node, config, sizes, looks)
     _take_rounds(rounds, step, config, began, rank)
     allreduce = measured_allreduce(step.network, device) if dist.get_world_size() > 1 else None
