@@ -158,9 +158,9 @@ class Effort:
 FULL = Effort(
     rounds=3,
     turns=2,
-    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 4, "alone": 4, "fastest": 1},
+    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 3, "alone": 3, "fastest": 1},
     cold=128,
-    profile={"seconds": 40.0},
+    profile={"seconds": 30.0},
 )
 QUICK = Effort(
     rounds=1,
