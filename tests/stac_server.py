@@ -81,7 +81,7 @@ class StacServer:
         return (
             west <= box[2] and box[0] <= east and south <= box[3] and box[1] <= north
             and begin <= item["properties"]["datetime"] <= end
-            and item["properties"]["eo:cloud_cover"] <= most
+            and item["properties"].get("eo:cloud_cover", 0) <= most
         )  # fmt: skip
 
     def _landing(self) -> dict[str, Any]:

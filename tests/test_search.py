@@ -181,6 +181,18 @@ def test_the_least_cloudy_are_taken_and_the_oldest_comes_first(server: StacServe
     assert list(found["scenes"]) == ["S2A_one", "S2B_two"]
 
 
+def test_a_scene_that_tells_no_clouds_comes_last_and_not_among_those_with_few(
+    server: StacServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.knows_query = False
+    for item in server.items:
+        if item["id"] == "S2A_one":
+            del item["properties"]["eo:cloud_cover"]
+    assert list(yaml.safe_load(search(wanted(server)))["scenes"]) == ["S2B_two", "S2A_four"]
+    assert "1 of 4 scenes do not say how cloudy they are" in caplog.text
+    assert "S2A_one" not in yaml.safe_load(search(wanted(server, limit=2, cloud=None)))["scenes"]
+
+
 def test_an_area_from_a_file_in_another_crs(server: StacServer, tmp_path: Path) -> None:
     shape = geopandas.GeoSeries([box(20.4, 52.4, 20.6, 52.6)], crs="EPSG:4326").to_crs("EPSG:3035")
     shape.to_file(tmp_path / "area.gpkg")

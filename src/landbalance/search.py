@@ -5,6 +5,7 @@ edits them, and the stage `download` fetches them as any other source.
 """
 
 import logging
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -141,14 +142,17 @@ def _found(wanted: Wanted) -> tuple[Any, list[Any]]:
     if len(items) == _MOST_ITEMS:
         _log.warning("only the first %d scenes were looked at; narrow the search", _MOST_ITEMS)
     if wanted.cloud is not None:
-        items = [item for item in items if _cloud(item) <= wanted.cloud]
+        untold = sum(_cloud(item) is None for item in items)
+        if untold:
+            _log.warning("%d of %d scenes do not say how cloudy they are: left out", untold, len(items))
+        items = [item for item in items if _cloudiness(item) <= wanted.cloud]
     if not items:
         raise UserError(
             f"{wanted.api}: there is no scene of {wanted.collection} in {wanted.area} at {wanted.dates}"
             + (f" with at most {wanted.cloud:g} % of cloud" if wanted.cloud is not None else "")
             + ". Widen the area, the dates or the cloud cover."
         )
-    chosen = sorted(items, key=lambda item: (_cloud(item), item.id))[: wanted.limit]
+    chosen = sorted(items, key=lambda item: (_cloudiness(item), item.id))[: wanted.limit]
     return collection, sorted(chosen, key=lambda item: (_time(item), item.id))
 
 
@@ -255,7 +259,7 @@ def _scene(
     if len(nodata) == 1 and isinstance(value := nodata.pop(), (int, float)):
         scene["nodata"] = value
     scene |= _conversion(item, rasters)
-    cloud = "" if _cloud(item) == 0 else f", {_cloud(item):.0f} % cloud"
+    cloud = f", {_cloud(item):.0f} % cloud" if _cloud(item) else ""
     return scene | {"acquired": f"{_time(item):%Y-%m-%d %H:%M} UTC, {item.collection_id}{cloud}"}
 
 
@@ -300,8 +304,16 @@ def _conversion(item: Any, rasters: Sequence[dict[str, Any]]) -> dict[str, float
     return ({"scale": scale} if scale != 1 else {}) | ({"offset": offset} if offset != 0 else {})
 
 
-def _cloud(item: Any) -> float:
-    return float(item.properties.get("eo:cloud_cover") or 0.0)
+def _cloud(item: Any) -> float | None:
+    """Return the cloud cover in percent, None where it is not told."""
+    cover = item.properties.get("eo:cloud_cover")
+    return None if cover is None else float(cover)
+
+
+def _cloudiness(item: Any) -> float:
+    """Return what scenes are ordered by: their cloud cover, those that do not tell it last."""
+    cover = _cloud(item)
+    return math.inf if cover is None else cover
 
 
 def _time(item: Any) -> datetime:
