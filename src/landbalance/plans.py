@@ -56,6 +56,9 @@ class Prediction(Settings):
     step_seconds_high: float | None = Field(None, description="Upper end of that interval.")
     communication_seconds: float = Field(description="Part of the step that is spent in communication.")
     epoch_seconds: float
+    epoch_joules: float | None = Field(
+        None, description="Energy of all nodes in use during an epoch; None where one of them did not count it."
+    )
     equal_step_seconds: float = Field(description="Step time if all workers had equal shares.")
     fastest_alone_step_seconds: float = Field(description="Step time of the fastest worker on the whole batch.")
     speedup_over_equal: float = Field(description="S: equal_step_seconds / step_seconds.")

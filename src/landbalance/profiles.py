@@ -101,6 +101,11 @@ class NodeProfile(Settings):
     curves: list[Curve] = Field(description="One per entry of the node's `workers`, in that order.")
     rounds: list[Round] = Field(default_factory=list, description="Steps that the workers took together.")
     allreduce: AllReduce | None = Field(description="None when the node has a single worker.")
+    watts: float | None = Field(
+        None,
+        description="Mean power of the node's processors and of its workers' GPUs while steps were timed; None where "
+        "they do not count their energy.",
+    )
     depends_on: dict[str, str] = Field(
         default_factory=dict, description="What the timings depend on: measured again when any of it changes."
     )

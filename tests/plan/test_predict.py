@@ -49,6 +49,19 @@ def test_communication_and_a_left_out_worker() -> None:
     np.testing.assert_allclose(speeds(workers, np.array([6, 6, 0])), [10, 10, 1])
 
 
+def test_energy_is_that_of_the_nodes_in_use_and_unknown_when_one_does_not_tell() -> None:
+    each = [("counts", 0), ("counts", 1), ("silent", 0)]
+    kinds = tuple(
+        WorkerKind(name, Worker(device="cpu"), time_curve([1, 64], [[0.1], [6.4]], None))
+        for name in ("counts", "silent")
+    )
+    kind, index = np.array([0, 0, 1]), np.array([node for _, node in each])
+    workers = Workers(kinds, kind, index, np.zeros(3, np.int64), np.zeros(4), watts={"counts": 50.0})
+    assert predict(workers, np.array([5, 5, 0]), train_samples=20).epoch_joules == pytest.approx(2 * 50 * 1.0)
+    assert predict(workers, np.array([10, 0, 0]), train_samples=20).epoch_joules == pytest.approx(50 * 2.0)
+    assert predict(workers, np.array([4, 4, 2]), train_samples=20).epoch_joules is None
+
+
 def test_one_worker_alone_gains_nothing() -> None:
     predicted = predict(_workers([(0.3, 0.1)], [0.0, 0.0]), np.array([8]), train_samples=8)
     assert predicted.speedup_over_equal == predicted.speedup_over_fastest == 1

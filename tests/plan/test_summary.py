@@ -31,6 +31,13 @@ USED = {"rank": 0, "share": 16, "speed": 20.0, "predicted_seconds": 0.8}
 IDLE = {"rank": None, "share": 0, "speed": 2.0, "predicted_seconds": 0.0, "left_out": "why"}
 
 
+def test_energy_is_told_where_it_is_known() -> None:
+    plan = _plan([USED, IDLE])
+    assert "kJ" not in "".join(plan_lines(plan))
+    plan = plan.model_copy(update={"predicted": plan.predicted.model_copy(update={"epoch_joules": 12340.0})})
+    assert any(line.endswith("an epoch: 98.0 s, 12.3 kJ") for line in plan_lines(plan))
+
+
 def test_table_of_few_workers() -> None:
     lines = plan_lines(_plan([USED, IDLE]))
     assert lines[:3] == [

@@ -40,12 +40,15 @@ def predict(workers: Workers, shares: NDArray[np.int64], train_samples: int) -> 
     alone = min(float(kind.curve.seconds(batch)) for kind in workers.kinds)
     total = speeds(workers, shares).sum()
     low, high = step_interval(workers, shares) or (None, None)
+    epoch = float(step * math.ceil(train_samples / batch))
+    power = _watts(workers, shares)
     return Prediction(
         step_seconds=float(step),
         step_seconds_low=low,
         step_seconds_high=high,
         communication_seconds=float(communication),
-        epoch_seconds=float(step * math.ceil(train_samples / batch)),
+        epoch_seconds=epoch,
+        epoch_joules=None if power is None else power * epoch,
         equal_step_seconds=float(equal_step),
         fastest_alone_step_seconds=alone,
         speedup_over_equal=float(equal_step / step),
@@ -54,6 +57,14 @@ def predict(workers: Workers, shares: NDArray[np.int64], train_samples: int) -> 
         speedup_over_fastest_limit=float(total * alone / batch),
         fraction_of_total_speed=float(batch / step / total),
     )
+
+
+def _watts(workers: Workers, shares: NDArray[np.int64]) -> float | None:
+    """Return the power of all nodes with a worker in use; None where one of them does not tell its own."""
+    used = {(node, index) for (node, index, _), share in zip(workers.places, shares.tolist(), strict=True) if share}
+    if not all(node in workers.watts for node, _ in used):
+        return None
+    return sum(workers.watts[node] for node, _ in used)
 
 
 def speeds(workers: Workers, shares: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -79,9 +79,10 @@ def aligned(rows: Sequence[tuple[str, ...]], left: Collection[int]) -> list[str]
 def _promises(predicted: Prediction) -> list[str]:
     low, high = predicted.step_seconds_low, predicted.step_seconds_high
     between = "" if low is None or high is None else f" ({shown_seconds(low)} to {shown_seconds(high)})"
+    energy = "" if predicted.epoch_joules is None else f", {predicted.epoch_joules / 1e3:.3g} kJ"
     return [
         f"a step: {shown_seconds(predicted.step_seconds)}{between}, of that communication "
-        f"{shown_seconds(predicted.communication_seconds)}; an epoch: {shown_seconds(predicted.epoch_seconds)}",
+        f"{shown_seconds(predicted.communication_seconds)}; an epoch: {shown_seconds(predicted.epoch_seconds)}{energy}",
         f"speed-up over equal shares ({shown_seconds(predicted.equal_step_seconds)}): "
         f"{predicted.speedup_over_equal:.2f}, limit {predicted.speedup_over_equal_limit:.2f}; "
         f"over the fastest worker alone ({shown_seconds(predicted.fastest_alone_step_seconds)}): "

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -71,6 +71,8 @@ class Workers:
         Seconds that 0, 1, … workers spend in summing the gradient; shape (workers + 1,).
     meetings : tuple of Meeting
         The raw timings behind `communication`, of each kind of node that has them.
+    watts : mapping of str to float
+        Power of a node whose workers compute, by the kind of node; those that do not count it are not there.
     """
 
     kinds: tuple[WorkerKind, ...]
@@ -79,6 +81,7 @@ class Workers:
     local_index: NDArray[np.int64]
     communication: NDArray[np.float64]
     meetings: tuple[Meeting, ...] = ()
+    watts: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -143,7 +146,9 @@ def measured_workers(
             meetings.append(_meeting(profile.allreduce, profile.rounds, entries, kinds, batch))
     communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind))
     places = np.array(kind), np.array(node_index), np.array(local_index)
-    return Workers(tuple(kinds), *places, communication, tuple(meetings))
+    counted = {node.name: profiles[node.name].watts for node in cluster.nodes}
+    power = {name: value for name, value in counted.items() if value is not None}
+    return Workers(tuple(kinds), *places, communication, tuple(meetings), power)
 
 
 def _meeting(

@@ -26,6 +26,7 @@ from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.layout import Layout
 from landbalance.profile.communication import measured_allreduce
+from landbalance.profile.energy import gpu_id, read_counters, watts
 from landbalance.profile.job import batches, dependencies, expanded
 from landbalance.profile.machine import this_machine
 from landbalance.profile.memory import largest_batch, room, watched
@@ -49,6 +50,7 @@ class _Look:
     """What a worker finds out about itself at first: its device, its memory, and about how long a step takes."""
 
     device_name: str
+    gpu: str | None
     threads: int
     memory: Memory
     seconds: dict[int, float]
@@ -98,10 +100,13 @@ def _measure_together(
     looks = _first_looks(step, clock, node, sizes[-1], config.profile)
     keep_freed_memory()  # not before: what steps on fewer samples left behind would seem to be needed
     rounds = _rounds(node, config, sizes, looks)
+    gpus = [look.gpu for look in looks if look.gpu is not None]
+    started, before = time.monotonic(), read_counters(gpus)
     _take_rounds(rounds, step, config, began, rank)
+    power = watts(before, read_counters(gpus), time.monotonic() - started)
     allreduce = measured_allreduce(step.network, device) if dist.get_world_size() > 1 else None
     if rank == 0:
-        profile = _profile(dataset, model, node, config, store, looks, rounds, allreduce)
+        profile = _profile(dataset, model, node, config, store, looks, rounds, allreduce, power)
         target = layout.profile(dataset, model, node.name)
         draw_profile(profile, target.with_suffix(".svg"))
         write_json(target, profile.model_dump(mode="json"))
@@ -120,6 +125,7 @@ def _first_looks(step: TrainingStep, clock: Clock, node: Node, largest: int, set
     clock.slowdown = worker.slowdown
     mine = _Look(
         device_name(clock.device),
+        gpu_id(clock.device),
         torch.get_num_threads(),
         memory,
         {size: value * worker.slowdown for size, value in seconds.items()},
@@ -202,6 +208,7 @@ def _profile(
     looks: Sequence[_Look],
     rounds: Rounds,
     allreduce: AllReduce | None,
+    power: float | None,
 ) -> NodeProfile:
     info, machine = store.info, this_machine()
     taken = [
@@ -221,6 +228,7 @@ def _profile(
         curves=_curves(node, looks, rounds),
         rounds=taken,
         allreduce=allreduce,
+        watts=power,
         depends_on=dependencies(dataset, model, node, config, info, machine),
     )
 

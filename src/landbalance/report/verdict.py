@@ -227,6 +227,12 @@ def speed_rows(content: Content) -> list[SpeedRow]:
         equal_note = f"measured in experiment {content.equal.experiment}"
     else:
         equal_note = f"not measured: {content.equal.reason}"
+    energy = []
+    if predicted.epoch_joules is not None:
+        told = f"{predicted.epoch_joules / 1e3:.3g} kJ"
+        energy = [
+            SpeedRow("Energy of an epoch", told, NOT_AVAILABLE, NO_LIMIT, "counted while profiling, without validation")
+        ]
     return [
         SpeedRow("Step", duration(predicted.step_seconds), duration(times.median), NO_LIMIT, spread),
         SpeedRow(
@@ -288,4 +294,5 @@ def speed_rows(content: Content) -> list[SpeedRow]:
             NO_LIMIT,
             "measured: median, with validation",
         ),
+        *energy,
     ]
