@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import scipy.io
 import yaml
 from PIL import Image
 
@@ -245,3 +246,28 @@ def test_a_data_set_can_be_fetched_without_a_configuration_of_it(
     monkeypatch.chdir(tmp_path)
     assert cli.main(["download", "eurosat-rgb", "--offline"]) == 1
     assert "EuroSAT.zip (looked for" in capsys.readouterr().err
+
+
+def test_a_hyperspectral_scene_is_tiled(tmp_path: Path) -> None:
+    """With numbers of ours: the scene's size, bands and classes are the real one's."""
+    classes = np.random.default_rng(0).integers(0, 17, (19, 19)).repeat(8, 0).repeat(8, 1)[:145, :145].astype(np.uint8)
+    cube = (classes[..., None].astype(np.uint16) * 100 + np.arange(1, 201)).astype(np.uint16)
+    scipy.io.savemat(tmp_path / "Indian_pines_corrected.mat", {"indian_pines_corrected": cube})
+    scipy.io.savemat(tmp_path / "Indian_pines_gt.mat", {"indian_pines_gt": classes})
+    wanted = catalogue.entry("indian-pines", "test").dataset["sources"]
+    local = [
+        {"path": str(tmp_path / Path(source["url"]).name), "licence": "x", "array": source["array"]}
+        for source in wanted
+    ]
+    settings = config(catalogue="indian-pines", sources=local)
+    settings["models"]["m"]["architecture"] = "unet"
+    dataset = parse_config(settings).datasets["d"]
+    download("d", dataset.sources, tmp_path / "download")
+    tile("d", dataset, tmp_path / "download", tmp_path / "tiles")
+    store = open_tiles(tmp_path / "tiles")
+    images, labels = store.read(store.ids("train"))
+    inside = labels < 16
+    assert images.shape[1:] == (200, 8, 8)
+    assert inside.any()
+    assert np.array_equal(images[:, 6][inside], (labels[inside].astype(int) + 1) * 100 + 7)
+    assert {len(store.ids(split)) > 0 for split in ("train", "validation", "test")} == {True}

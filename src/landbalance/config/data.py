@@ -20,6 +20,13 @@ def _or_entrys_licence(schema: dict[str, Any]) -> None:
     schema.pop("required")
 
 
+class Array(Settings):
+    """A variable of a MATLAB file, of which a GeoTIFF is made."""
+
+    variable: Text = Field(description="Its name in the file.")
+    pixel: Annotated[float, Field(gt=0)] = Field(description="Width and height of a pixel in metres.")
+
+
 class Source(Settings):
     """One file or folder to fetch; exactly one of `package`, `url` and `path`."""
 
@@ -63,6 +70,11 @@ class Source(Settings):
         default_factory=list,
         description="Glob patterns of the archive's entries to unpack; all of them when empty.",
     )
+    array: Array | None = Field(
+        None,
+        description="Make a GeoTIFF of a variable of the file, a MATLAB file: rows × columns × bands, called B001, "
+        "B002, …. It has the file's name with .tif and lies at 0° N, 0° E, since nothing says where else.",
+    )
     licence: Text = Field(description="The licence under which the data may be used.")
     attribution: Text | None = Field(None, description="Whom to name when the data are shown.")
 
@@ -84,6 +96,8 @@ class Source(Settings):
         stray = [key for key in ("mirrors", "unverified", "signing") if getattr(self, key)]
         if stray and given[0] != "url":
             raise ValueError(f"{', '.join(stray)}: only for a url")
+        if self.array is not None and (self.members or given[0] == "package"):
+            raise ValueError("array: only for a file of its own, by url or path, without members")
         if self.name is not None and not _stays_inside(self.name):
             raise ValueError(f"name must be a path below the dataset's folder, without .. (found {self.name})")
         for key, digits in (("sha256", 64), ("md5", 32)):

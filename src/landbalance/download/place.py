@@ -7,7 +7,9 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from landbalance.config import Source
+from landbalance.config.data import Array
 from landbalance.download.archives import is_archive
+from landbalance.download.arrays import write_raster
 from landbalance.download.cache import share
 from landbalance.download.fetch import Fetched, checked
 from landbalance.download.manifest import (
@@ -33,7 +35,9 @@ def place_fetched(source: Source, fetched: Fetched, folder: Path, key: str) -> S
         When it is no sound archive, or its name is taken.
     """
     name, file = target_name(source, key), fetched.place.file
-    if source.unpack and is_archive(file, name):
+    if source.array is not None:
+        records = [_as_raster(source.array, file, name, folder, key)]
+    elif source.unpack and is_archive(file, name):
         records = _unpacked(source, file, name, folder, key)
     else:
         _refuse_members(source, f"{name} is not unpacked", key)
@@ -92,6 +96,9 @@ def place_path(source: Source, folder: Path, key: str) -> SourceRecord:
         raise UserError(
             f"{key}: {source.path}: {wrong}. Fetch the file anew or, if it has a new version, correct the checksum."
         )
+    if source.array is not None:
+        raster = _as_raster(source.array, path, name, folder, key)
+        return source_record(source, sha256, path.stat().st_size, [raster])
     if source.unpack and is_archive(path, name):
         records = _unpacked(source, path, name, folder, key)
         return source_record(source, sha256, path.stat().st_size, records)
@@ -134,6 +141,13 @@ def _unpacked(source: Source, archive: Path, name: str, folder: Path, key: str) 
     above, own = PurePosixPath(name).parent, PurePosixPath(name).name
     records = unpack(archive, own, _subfolder(folder, above, key), source.members, key)
     return [replace(record, path=(above / record.path).as_posix()) for record in records]
+
+
+def _as_raster(array: Array, file: Path, name: str, folder: Path, key: str) -> FileRecord:
+    """Make a GeoTIFF of an array where the file would lie below `folder`, with another suffix."""
+    own = PurePosixPath(name).with_suffix(".tif").as_posix()
+    size, sha256 = write_raster(file, array, _new(folder, own, key), key)
+    return FileRecord(own, size, sha256)
 
 
 def _linked(path: Path, name: str, folder: Path, key: str) -> list[FileRecord]:
