@@ -12,10 +12,10 @@ help:  ## show these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 demo: $(VENV)/installed-workflow  ## the whole workflow on the demo scene; does nothing when all is up to date
-	@if snakemake --profile local --dry-run 2>&1 | grep '^Nothing to be done' > /dev/null; then \
+	@if snakemake --profile profiles/demo --dry-run 2>&1 | grep '^Nothing to be done' > /dev/null; then \
 	  echo "Nothing to be done: all results are up to date. Open results/report/index.html"; \
 	else \
-	  snakemake --profile local && landbalance summary; \
+	  snakemake --profile profiles/demo && landbalance summary; \
 	fi
 
 test: $(VENV)/installed-workflow-dev-onnx-cloud-stac  ## all tests that need neither Slurm nor a GPU nor a browser

@@ -1,6 +1,6 @@
 """What each part of the EuroSAT recipe gives and costs: the models of configs/ablation.yaml on the validation split.
 
-    snakemake --profile profiles/whole --configfile configs/ablation.yaml --until train
+    snakemake --profile local --configfile configs/ablation.yaml --until train
     python benchmarks/ablation.py [--config configs/ablation.yaml] [--results results] [--table]
 
 prints one JSON object, with `--table` the rows of docs/eurosat.md instead. Experiments that differ by their seed alone

@@ -85,7 +85,7 @@ def test_unknown_command() -> None:
 
 
 def test_check() -> None:
-    result = run("check")
+    result = run("check", "--cluster", "profiles/demo/cluster.yaml")
     assert result.returncode == 0
     assert result.stdout == ""
     assert "experiments havel, havel-equal" in result.stderr

@@ -46,7 +46,7 @@ def test_what_a_run_keeps_of_its_configuration_reads_back_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "site", "experiments"), [("arms", "ratios", 81), ("eurosat", "whole", 1), ("ablation", "whole", 19)]
+    ("file", "site", "experiments"), [("arms", "ratios", 81), ("eurosat", "local", 1), ("ablation", "local", 19)]
 )
 def test_configurations_that_the_project_ships_fit_their_site(file: str, site: str, experiments: int) -> None:
     config = load_config(ROOT / "configs" / f"{file}.yaml")

@@ -30,7 +30,7 @@ def test_committed_files_are_up_to_date() -> None:
         (CONFIG_SCHEMA, "configs/eurosat.yaml"),
         (CLUSTER_SCHEMA, "profiles/local/cluster.yaml"),
         (CLUSTER_SCHEMA, "profiles/ratios/cluster.yaml"),
-        (CLUSTER_SCHEMA, "profiles/whole/cluster.yaml"),
+        (CLUSTER_SCHEMA, "profiles/demo/cluster.yaml"),
         (CLUSTER_SCHEMA, "profiles/slurm/cluster.yaml"),
     ],
 )
