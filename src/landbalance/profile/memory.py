@@ -13,6 +13,7 @@ import torch
 from landbalance.distributed.batchnorm import SinglePixelError
 from landbalance.profiles import Memory
 
+_STATUS = Path("/proc/self/status")
 _GROWTH = 2.5
 """A step on twice the samples is tried only where so many times its half's memory is free: twice, and something."""
 
@@ -100,8 +101,12 @@ def room(device: torch.device, workers: int, reserve: float) -> int:
 def _peak(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    try:
+        # Not by getrusage, which begins with what the process had that started this one.
+        return int(_STATUS.read_text().split("VmHWM:")[1].split()[0]) * 1024
+    except (OSError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _control_group_room(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> list[int]:
