@@ -16,7 +16,7 @@ from landbalance.layout import Layout
 class Failure:
     """A scene that could not be cut into tiles, or not be mapped.
 
-    Parameters
+    Attributes
     ----------
     stage : str
     name : str

@@ -30,7 +30,16 @@ def write_raster(file: Path, array: Array, target: Path, key: str) -> tuple[int,
     """Write a variable of a MATLAB file (before version 7.3) as a GeoTIFF; return its bytes and its SHA-256.
 
     A variable of two dimensions (rows, columns) becomes a band, one of three (rows, columns, bands) as many bands,
-    called B001, B002, …. Its upper left corner is put at 0° N, 0° E.
+    called B001, B002, …. Its upper left corner is put at 0° N, 0° E. Numbers keep their type.
+
+    Parameters
+    ----------
+    array : Array
+        The variable, and the width of its pixels in metres.
+    target : Path
+        Where the GeoTIFF goes; it must not be there.
+    key : str
+        Where the source stands in the configuration, for messages.
 
     Raises
     ------

@@ -28,6 +28,15 @@ def gpu_id(device: torch.device) -> str | None:
 def read_counters(gpus: Sequence[str], root: Path = _COUNTERS) -> list[Counter] | None:
     """Return the counters of all processors of this machine and of some GPUs; None when one of them tells nothing.
 
+    Parameters
+    ----------
+    gpus : sequence of str
+        GPUs by the driver's names for them, see `gpu_id`.
+    root : Path
+        Where Linux shows the processors' counters.
+
+    Notes
+    -----
     Processors tell by RAPL, which Linux often lets only root read; GPUs by NVML (package ``nvidia-ml-py``).
     """
     try:
@@ -38,7 +47,7 @@ def read_counters(gpus: Sequence[str], root: Path = _COUNTERS) -> list[Counter] 
 
 
 def watts(before: list[Counter] | None, after: list[Counter] | None, seconds: float) -> float | None:
-    """Return the mean power between two looks at the same counters; None when there were none."""
+    """Return the mean power in watts between two looks at the same counters, `seconds` apart; None without counters."""
     if before is None or after is None or seconds <= 0:
         return None
     used = (

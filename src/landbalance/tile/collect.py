@@ -190,13 +190,12 @@ def _footprints(scenes: Sequence[SceneTiles], listed: Sequence[_Listed]) -> NDAr
 
 def _write_polygons(path: Path, parted: Sequence[Parting]) -> None:
     """Write the polygons of all scenes that are in a split; no file where the split goes by something else."""
-    frames = [parting.polygons for parting in parted if parting.polygons is not None]
+    frames = [parting.polygons for parting in parted if parting.polygons is not None and len(parting.polygons)]
     if not frames:
         remove(path)
         return
     with placed(path) as temporary:
-        frame = pd.concat([frame for frame in frames if len(frame)], ignore_index=True)
-        gpd.GeoDataFrame(frame).to_parquet(temporary, index=False)
+        gpd.GeoDataFrame(pd.concat(frames, ignore_index=True)).to_parquet(temporary, index=False)
 
 
 def _band_moments(
