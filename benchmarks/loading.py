@@ -155,7 +155,7 @@ def torchgeo(folder: Path, count: int) -> dict[str, float]:
 def figures(options: argparse.Namespace) -> dict[str, float]:
     """Return the figures from interleaved repeats."""
     from landbalance.config import Dataset
-    from landbalance.tile import run
+    from landbalance.tile.stage import run
     from tiling import images_dataset, write_images
 
     here, repeats, count = Path(sys.executable), 3 if options.quick else 7, 40 if options.quick else 120

@@ -2,13 +2,15 @@
 
 The scene, 10980 × 10980 pixels in 13 bands, is made on the fly as a compressed GeoTIFF, and labelled everywhere: every
 pixel is read, and every tile written. Both sides use all cores, in processes that take turns; imports are outside the
-clock. Reading means that GDAL decodes each block once and nothing is done with it.
+clock. Reading means that GDAL decodes each block once and nothing is done with it; copying, that the pixels are then
+written to a file as they are, which is what any store of uncompressed tiles has to do.
 
     python benchmarks/tiling.py [--quick] [--eurosat EuroSAT_RGB.zip]
 
-prints one JSON object. `scene.seconds_over_read` is the ratio of the medians (`.low` and `.high` are the quartiles turn
-by turn), `scene.peak_mib` the most memory that the stage had, `eurosat.images_per_second` the pace of whole runs of the
-stage. Without the archive of EuroSAT, as many JPEGs of its size and kind are made.
+prints one JSON object. `scene.seconds_over_read` and `….seconds_over_copy` are ratios of the medians (`.low` and
+`.high` are the quartiles turn by turn), `scene.peak_mib` the most memory that the stage had,
+`eurosat.images_per_second` the pace of whole runs of the stage. Without the archive of EuroSAT, as many JPEGs of its
+size and kind are made.
 """
 
 import argparse
@@ -118,7 +120,7 @@ def images_dataset() -> dict[str, Any]:
 def stage(folder: Path, settings: dict[str, Any]) -> dict[str, float]:
     """Run the tile stage once."""
     from landbalance.config import Dataset
-    from landbalance.tile import run
+    from landbalance.tile.stage import run
 
     dataset = Dataset.model_validate(settings)
     with tempfile.TemporaryDirectory(dir=folder) as target:
@@ -127,22 +129,34 @@ def stage(folder: Path, settings: dict[str, Any]) -> dict[str, float]:
         return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
 
 
-def read(folder: Path) -> dict[str, float]:
+def read(folder: Path, copied: bool) -> dict[str, float]:
     """Decode the scene once, a row of blocks after the other in each thread, the threads on bands of their own."""
     threads = len(os.sched_getaffinity(0))
 
     def decode(first: int) -> None:
-        with rasterio.open(folder / "scene.tif") as file:
+        with rasterio.open(folder / "scene.tif") as file, (folder / f"copy-{first}").open("wb") as copy:
             for number in range(first + 1, len(BANDS) + 1, threads):
                 for row in range(0, file.height, 512):
                     window = rasterio.windows.Window(0, row, file.width, min(512, file.height - row))
                     values: NDArray[np.uint16] = file.read(number, window=window)
                     assert values.shape[1] == file.width
+                    if copied:
+                        copy.write(values.data)
 
     began = time.perf_counter()
     with ThreadPoolExecutor(threads) as executor:
         list(executor.map(decode, range(threads)))
-    return {"seconds": time.perf_counter() - began, "peak_mib": peak_mib()}
+    seconds = time.perf_counter() - began
+    for path in folder.glob("copy-*"):
+        path.unlink()
+    return {"seconds": seconds, "peak_mib": peak_mib()}
+
+
+def over(name: str, ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """Return how many times as long the stage takes."""
+    title = f"scene.seconds_over_{name}"
+    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    return {title: statistics.median(ours) / statistics.median(theirs), **spread(title, ratios)}
 
 
 def figures(side: int, repeats: int, archive: Path | None) -> dict[str, float]:
@@ -156,16 +170,17 @@ def figures(side: int, repeats: int, archive: Path | None) -> dict[str, float]:
 
         write_scene(folder / "scene.tif", side)
         write_fields(folder / "fields.gpkg", side)
-        turns = [(measured("scene"), measured("read")) for _ in range(repeats)]
+        turns = [(measured("scene"), measured("read"), measured("copy")) for _ in range(repeats)]
         (folder / "scene.tif").unlink()
         count = write_images(folder, archive)
         paces = [count / measured("eurosat")["seconds"] for _ in range(repeats)]
-    ours, theirs = ([turn[k]["seconds"] for turn in turns] for k in (0, 1))
+    ours, reading, copying = ([turn[k]["seconds"] for turn in turns] for k in range(3))
     return {
-        "scene.seconds_over_read": statistics.median(ours) / statistics.median(theirs),
-        **spread("scene.seconds_over_read", [a / b for a, b in zip(ours, theirs, strict=True)]),
+        **over("read", ours, reading),
+        **over("copy", ours, copying),
         "scene.seconds": statistics.median(ours),
-        "scene.read_seconds": statistics.median(theirs),
+        "scene.read_seconds": statistics.median(reading),
+        "scene.copy_seconds": statistics.median(copying),
         "scene.peak_mib": max(turn[0]["peak_mib"] for turn in turns),
         "eurosat.images_per_second": statistics.median(paces),
         **spread("eurosat.images_per_second", paces),
@@ -184,7 +199,8 @@ def main() -> None:
         sides = {
             "scene": lambda: stage(folder, scene_dataset()),
             "eurosat": lambda: stage(folder, images_dataset()),
-            "read": lambda: read(folder),
+            "read": lambda: read(folder, copied=False),
+            "copy": lambda: read(folder, copied=True),
         }
         print(json.dumps(sides[options.side[0]]()))
         return

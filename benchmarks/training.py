@@ -92,7 +92,7 @@ def prepared(folder: Path, images: Path, validation: float, epochs: int | None) 
     from landbalance.config import load_config
     from landbalance.files import write_json
     from landbalance.plans import Plan, PlannedWorker, Prediction
-    from landbalance.tile import run
+    from landbalance.tile.stage import run
 
     config = eurosat()
     names = sorted(path.name for path in images.iterdir() if path.is_dir())

@@ -109,7 +109,7 @@ def search(options: argparse.Namespace) -> None:
 def tile(options: argparse.Namespace) -> None:
     """Run the tile stage, or draw some of the tiles."""
     from landbalance.failures import noted
-    from landbalance.tile import run
+    from landbalance.tile.stage import run
 
     layout = Layout(options.results)
     dataset = named(options, "datasets", options.dataset)

@@ -19,7 +19,7 @@ from landbalance.config import Dataset, catalogue, load_config, parse_config
 from landbalance.config.checks import read_yaml
 from landbalance.download import run as download
 from landbalance.errors import UserError
-from landbalance.tile import run as tile
+from landbalance.tile.stage import run as tile
 from landbalance.tiles import open_tiles
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from landbalance.config import Dataset
 from landbalance.errors import UserError
-from landbalance.tile import run
+from landbalance.tile.stage import run
 from landbalance.tiles import open_tiles
 
 WriteImages = Callable[..., dict[str, Any]]

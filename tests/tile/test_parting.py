@@ -14,7 +14,7 @@ import shapely
 
 from landbalance.config import Dataset
 from landbalance.errors import UserError
-from landbalance.tile import run
+from landbalance.tile.stage import run
 from landbalance.tiles import SPLITS, TileStore, open_tiles
 
 Build = Callable[..., Any]

@@ -13,7 +13,7 @@ import pytest
 
 from landbalance.config import Dataset
 from landbalance.errors import UserError
-from landbalance.tile import run
+from landbalance.tile.stage import run
 from landbalance.tiles import TileStore, open_tiles
 
 Build = Callable[..., Any]

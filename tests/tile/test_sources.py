@@ -15,7 +15,7 @@ from rasterio.warp import transform_geom
 
 import products
 from landbalance.config import Dataset
-from landbalance.tile import run
+from landbalance.tile.stage import run
 from landbalance.tiles import open_tiles
 
 BANDS = ["B02", "B8A"]

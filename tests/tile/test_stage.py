@@ -16,8 +16,8 @@ from landbalance import cli
 from landbalance.config import Dataset
 from landbalance.errors import UserError
 from landbalance.files import digest
-from landbalance.tile import run
 from landbalance.tile.files import file_states
+from landbalance.tile.stage import run
 from landbalance.tiles import open_tiles
 
 Build = Callable[..., Any]

@@ -20,7 +20,7 @@ from landbalance.progress import tracked
 from landbalance.tile.blocks import Window, tile_windows
 from landbalance.tile.columns import splits_of_images
 from landbalance.tile.cut import IMAGES, enough
-from landbalance.tile.folders import read_image, require_numbers
+from landbalance.tile.images import read_image, require_numbers
 from landbalance.tile.labels.raster import Codes, codes_of, refuse_unknown, value_counts
 from landbalance.tile.labels.values import report_values
 from landbalance.tile.lists import SUFFIXES

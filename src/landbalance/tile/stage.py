@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import landbalance
+from landbalance.allocator import keep_freed_memory
 from landbalance.config import Dataset
 from landbalance.cores import cores
 from landbalance.errors import UserError
@@ -48,6 +49,7 @@ def run(name: str, dataset: Dataset, source: Path, folder: Path, scene: str | No
     UserError
         When a source is missing, damaged or does not fit the others. The scenes that can be cut are cut all the same.
     """
+    keep_freed_memory()
     if dataset.folders is not None:
         if scene is not None:
             raise UserError(

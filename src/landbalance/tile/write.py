@@ -1,7 +1,6 @@
 """Writing a tile store: arrays that grow, the index of tiles, statistics."""
 
 import logging
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -69,12 +68,9 @@ def label_counts(labels: NDArray[np.uint8], classes: int) -> NDArray[np.int64]:
 
 def counts_of_each(labels: NDArray[np.uint8], classes: int) -> NDArray[np.int64]:
     """Return how many labels of each class each tile has, shape (tiles, classes); `labels` is (tiles, …)."""
-    flat = (
-        labels.reshape(len(labels), math.prod(labels.shape[1:])).astype(np.int64)
-        + (IGNORED + 1) * np.arange(len(labels))[:, None]
-    )
-    counts = np.bincount(flat.ravel(), minlength=(IGNORED + 1) * len(labels))
-    return counts.reshape(len(labels), IGNORED + 1)[:, :classes]
+    # A tile at a time: its numbers stay in the cache while they are counted.
+    counts = [np.bincount(tile.ravel(), minlength=IGNORED + 1) for tile in labels]
+    return np.array(counts, np.int64).reshape(len(labels), IGNORED + 1)[:, :classes]
 
 
 def write_index(
