@@ -62,7 +62,9 @@ from landbalance.config.learning import Model
 from landbalance.distributed.batchnorm import with_global_batch_norm
 from landbalance.distributed.group import Communicator
 from landbalance.distributed.launch import LIFELINE
+from landbalance.distributed.node_memory import sum_in_place
 from landbalance.distributed.place import LISTENER
+from landbalance.distributed.reduction import StartSum, in_order, sum_in_group
 from landbalance.files import read_json, write_json
 from landbalance.layout import Layout
 from landbalance.plan.planning import make_plan
@@ -282,14 +284,21 @@ def default_group(group: Any) -> Iterator[None]:
 
 
 def measure_variants(
-    variants: Sequence[Variant], model: Model, effort: Effort, brake: Path | None, target: Path, job: Job, _: Position
+    variants: Sequence[Variant],
+    model: Model,
+    effort: Effort,
+    speeds: Sequence[float],
+    brake: Path | None,
+    target: Path,
+    job: Job,
+    _: Position,
 ) -> None:
     """Stand in for the training loop in a worker that is ready: run the loop for each variant in turn; end the worker.
 
     Rank 0 writes by variant and worker the rows of timing of all turns.
     """
     together = {variant.of(rank)[0] for variant in variants for rank in variant.ranks}
-    groups = {ranks: (dist.new_group(list(ranks)), dist.new_group(list(ranks))) for ranks in sorted(together)}
+    groups = {ranks: _groups(ranks, job, speeds) for ranks in sorted(together)}
     stock = {sum(variant.shares): _stock(job, model, variant) for variant in variants if variant.arm == "stock"}
     loop.save_checkpoint = lambda *_: target  # written between epochs, outside of any step
     enter(brake)
@@ -318,21 +327,40 @@ def measure_variants(
     os._exit(0)
 
 
+@dataclass(frozen=True)
+class Groups:
+    """What some of the workers need to train as a job of their own: groups, and a way to sum."""
+
+    whole: Any
+    norms: Any
+    start_sum: StartSum
+
+
+def _groups(ranks: tuple[int, ...], job: Job, speeds: Sequence[float]) -> Groups:
+    whole, norms, sums = (dist.new_group(list(ranks)) for _ in range(3))
+    total = None
+    if job.rank in ranks and len(ranks) > 1:
+        total = sum_in_place(sums, [speeds[rank] for rank in ranks])
+    start_sum = sum_in_group(whole) if total is None else in_order(total, job.clock.device)
+    return Groups(whole, norms, start_sum)
+
+
 def trained_rows(
-    arm: str, ranks: tuple[int, ...], shares: tuple[int, ...], job: Job, groups: tuple[Any, Any], steps: int
+    arm: str, ranks: tuple[int, ...], shares: tuple[int, ...], job: Job, groups: Groups, steps: int
 ) -> list[dict[str, float]]:
     """Return this worker's timing rows of the training loop on the workers `ranks`, which it is one of."""
     rank, position, batch = ranks.index(job.rank), Position(), sum(shares)
-    with default_group(groups[0]):
+    with default_group(groups.whole):
         part = replace(
             job,
             arm=arm,
             settings=job.settings.model_copy(update={"batch_size": batch}),
             store=first_tiles(job.store, steps * batch),
-            network=with_global_batch_norm(job.network, Communicator(job.clock, groups[1])),
+            network=with_global_batch_norm(job.network, Communicator(job.clock, groups.norms)),
             shares=Shares(list(shares)),
             watch=None,
             rank=rank,
+            start_sum=groups.start_sum,
         )
         loop.train(part, position)
         gc.collect()  # the hooks of this run's gradients must not outlive it
@@ -476,10 +504,11 @@ def trained(
 ) -> dict[str, list[list[dict[str, float]]]]:
     """Return the timing rows of each variant and worker; the workers are those of arm `equal`, which uses all."""
     name, target = next(name for name in plans if name.startswith("equal.")), layout.root / "timings.json"
+    speeds = [planned.speed for planned in sorted(plans[name].workers, key=lambda planned: planned.local_index)]
     with brakes(kind, list(rig.shares)) as folders:
 
         def work(folder: Path | None) -> None:
-            worker.train = partial(measure_variants, variants, subject.model, effort, folder, target)
+            worker.train = partial(measure_variants, variants, subject.model, effort, speeds, folder, target)
             worker.work(name, config, layout, plans[name])
 
         fork_workers(rig, [partial(work, folder) for folder in folders])

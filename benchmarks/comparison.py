@@ -27,7 +27,7 @@ from landbalance.distributed.clock import Clock
 from landbalance.distributed.group import Communicator, joined
 from landbalance.distributed.launch import LocalWorker, run_workers
 from landbalance.distributed.place import place_in_job
-from landbalance.distributed.reduction import sum_in_group
+from landbalance.distributed.reduction import Member, ways_to_sum
 from landbalance.files import write_json
 from landbalance.models import build_model
 from landbalance.objective import balanced_class_weights
@@ -280,6 +280,8 @@ def _train_as_worker(case: Case, run: int, store: TileStore, kind: Kind, folder:
     group = dist.new_group()
     assert isinstance(group, dist.ProcessGroup)
     with_global_batch_norm(network, Communicator(clock, group))
+    members = [Member("node", 0, "cpu", max(share, 1)) for share in case.runs[run]]
+    ways = ways_to_sum(members, clock.device, 600)
     averaged = fresh_network(case, store.info, dtype) if settings.ema is not None else None
     optimiser = build_optimiser(network, settings.optimiser)
     position = Position()
@@ -296,7 +298,7 @@ def _train_as_worker(case: Case, run: int, store: TileStore, kind: Kind, folder:
         title=case.name, settings=settings, arm=case.arm, precision=dtype, store=store, network=network,
         averaged=averaged, optimiser=optimiser, class_weights=class_weights_of(case, store.info),
         shares=Shares(list(case.runs[run])), watch=None, rank=dist.get_rank(), micro_batch=case.micro_batch,
-        clock=clock, start_sum=sum_in_group(), identity=case.name, checkpoints=folder / "checkpoints",
+        clock=clock, start_sum=list(ways.values())[-1], identity=case.name, checkpoints=folder / "checkpoints",
         stop=StopRequest() if last else _StopAfter(3),
     )  # fmt: skip
     with contextlib.suppress(StoppedError):

@@ -71,7 +71,11 @@ class AllReduce(Settings):
     backend: str
     world_size: Positive
     gradient_bytes: Positive
-    seconds: list[Seconds] = Field(description="Raw times of summing all of the gradient.")
+    seconds: list[Seconds] = Field(description="Raw times of summing all of the gradient in one group of workers.")
+    way: str = Field("flat", description="How steps summed it: one of the ways of landbalance.distributed.reduction.")
+    way_seconds: list[Seconds] = Field(
+        default_factory=list, description="Raw times of summing all of it this way; empty when that is `flat`."
+    )
     latency_seconds: list[Seconds] = Field(description="Raw times of summing a single number.")
     collectives_per_step: int = Field(
         description="Small collectives that a step waits for besides the gradient: of batch norms, and of weights."
@@ -85,6 +89,15 @@ class AllReduce(Settings):
         description="Share of the time for summing the gradient by itself that does not lengthen a step, as measured "
         "by steps with and without communication; None when not measured.",
     )
+
+    def seconds_on(self, nodes: int) -> list[float]:
+        """Return the raw times of summing all of the gradient as workers on so many such nodes do.
+
+        The way through the memory of a node ends there.
+        """
+        if not self.way_seconds or (self.way == "memory" and nodes > 1):
+            return self.seconds
+        return self.way_seconds
 
 
 class NodeProfile(Settings):

@@ -21,7 +21,7 @@ def _timings(**changed: Any) -> AllReduce:
 
 
 def _seconds(*measured: AllReduce, workers: int = 8) -> NDArray[np.float64]:
-    return communication_seconds([Exchange(timings) for timings in measured], workers)
+    return communication_seconds([Exchange(timings) for timings in measured], workers, nodes=1)
 
 
 def test_is_what_was_measured_at_the_measured_number_and_nothing_alone() -> None:
@@ -63,7 +63,18 @@ def test_latency_above_the_whole_sum_is_noise() -> None:
 
 def test_what_whole_steps_showed_sets_the_scale() -> None:
     """Of 0.5 s by itself, 0.1 s lengthens a step of the four measured workers: so much hides behind computing."""
-    hidden = communication_seconds([Exchange(_timings(), exposed=0.1)], 8)
+    hidden = communication_seconds([Exchange(_timings(), exposed=0.1)], 8, nodes=1)
     assert hidden[4] == pytest.approx(0.1)
     np.testing.assert_allclose(hidden, 0.2 * _seconds(_timings()))
-    assert not communication_seconds([Exchange(_timings(), exposed=0.0)], 8).any()
+    assert not communication_seconds([Exchange(_timings(), exposed=0.0)], 8, nodes=1).any()
+
+
+def test_a_way_through_the_memory_of_a_node_ends_there() -> None:
+    """What the workers' steps hid of a sum of 0.2 s through memory, they hide of one of 0.5 s between nodes."""
+    timings = _timings(way="memory", way_seconds=[0.2, 0.2])
+    within, between = (communication_seconds([Exchange(timings, exposed=0.1)], 8, nodes) for nodes in (1, 2))
+    assert (within[4], between[4]) == (pytest.approx(0.1), pytest.approx(0.25))
+    for nodes, whole in ((1, 0.2), (2, 0.5)):
+        assert communication_seconds([Exchange(timings)], 4, nodes)[4] == pytest.approx(whole)
+    over_nccl = _timings(way="nccl", way_seconds=[0.2])
+    assert communication_seconds([Exchange(over_nccl)], 4, 2)[4] == pytest.approx(0.2)

@@ -1,7 +1,7 @@
 """Ways to sum a tensor over all workers, and the choice of the fastest.
 
 On *islands*, the workers of one node that compute on the same kind of device, summing is cheap: GPUs
-of a node reach each other by NCCL, processes of a node through its memory. Three ways lead to the
+of a node reach each other by NCCL, processes of a node through its memory. Four ways lead to the
 same sum (but for rounding):
 
 flat
@@ -11,6 +11,8 @@ leaders
     gloo, and each hands the result to its island.
 nccl
     One NCCL group, if all workers are GPUs.
+memory
+    Each worker sums a part in the memory of all (`node_memory`), if all are CPUs of one node.
 """
 
 import logging
@@ -18,6 +20,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, cast
 
@@ -27,7 +30,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from landbalance.distributed.group import new_group
-from landbalance.plans import PlannedWorker
+from landbalance.distributed.node_memory import sum_in_place
 
 _log = logging.getLogger(__name__)
 _REPEATS = 5
@@ -36,7 +39,17 @@ StartSum = Callable[[Tensor], Future[Tensor]]
 """Begins to replace a tensor by its sum over all workers; the future holds it."""
 
 
-def islands(workers: Sequence[PlannedWorker]) -> list[list[int]]:
+@dataclass(frozen=True)
+class Member:
+    """A worker, as far as sums depend on it: kind of node, which of these nodes, kind of device, samples per second."""
+
+    node: str
+    node_index: int
+    device: str
+    speed: float
+
+
+def islands(workers: Sequence[Member]) -> list[list[int]]:
     """Return the ranks of each island, in the order of their first ranks."""
     found: dict[tuple[str, int, str], list[int]] = {}
     for rank, worker in enumerate(workers):
@@ -44,19 +57,23 @@ def islands(workers: Sequence[PlannedWorker]) -> list[list[int]]:
     return list(found.values())
 
 
-def ways_to_sum(workers: Sequence[PlannedWorker], device: torch.device, timeout_seconds: float) -> dict[str, StartSum]:
-    """Return the ways that these workers have, by name; all workers call this at the same time."""
+def ways_to_sum(workers: Sequence[Member], device: torch.device, timeout_seconds: float) -> dict[str, StartSum]:
+    """Return the ways that these workers, given by rank, have; all of them call this at the same time."""
     ways = {"flat": sum_in_group(None)}
     apart = islands(workers)
     if all(worker.device == "cuda" for worker in workers):
         ways["nccl"] = sum_in_group(new_group("cuda", timeout_seconds))
     if 1 < len(apart) < len(workers):
         ways["leaders"] = _through_leaders(workers, apart, device, timeout_seconds)
+    if len(workers) > 1 and len(apart) == 1 and workers[0].device == "cpu":
+        total = sum_in_place(new_group("cpu", timeout_seconds), [worker.speed for worker in workers])
+        if total is not None:
+            ways["memory"] = in_order(total, device)
     return ways
 
 
-def chosen_way(ways: Mapping[str, StartSum], elements: int, device: torch.device, measured: bool) -> StartSum:
-    """Return the fastest way to sum a gradient of float32 `elements`; all workers choose the same.
+def chosen_way(ways: Mapping[str, StartSum], elements: int, device: torch.device, measured: bool) -> str:
+    """Return the name of the fastest way to sum a gradient of float32 `elements`; all workers choose the same.
 
     Parameters
     ----------
@@ -72,7 +89,7 @@ def chosen_way(ways: Mapping[str, StartSum], elements: int, device: torch.device
         shown = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in times.items())
         _log.info("sums of %.1f MB over %d workers: %s", 4e-6 * elements, dist.get_world_size(), shown)
     _log.info("gradients are summed: %s", name)
-    return ways[name]
+    return name
 
 
 def _slowest_seconds(way: StartSum, elements: int, device: torch.device) -> float:
@@ -102,7 +119,7 @@ def sum_in_group(group: dist.ProcessGroup | None = None) -> StartSum:
 
 
 def _through_leaders(
-    workers: Sequence[PlannedWorker], apart: Sequence[Sequence[int]], device: torch.device, timeout_seconds: float
+    workers: Sequence[Member], apart: Sequence[Sequence[int]], device: torch.device, timeout_seconds: float
 ) -> StartSum:
     rank = dist.get_rank()
     groups = [new_group(workers[ranks[0]].device, timeout_seconds, ranks) for ranks in apart]
@@ -121,13 +138,13 @@ def _through_leaders(
         if not alone:
             dist.broadcast(buffer, leader, group=island)
 
-    return _in_order(total, device)
+    return in_order(total, device)
 
 
-def _in_order(total: Callable[[Tensor], None], device: torch.device) -> StartSum:
+def in_order(total: Callable[[Tensor], None], device: torch.device) -> StartSum:
     """Return a way that runs `total` in a thread, one tensor after the other, while the caller computes on.
 
-    Its three collectives wait for each other; a single thread keeps them in the same order on all workers.
+    The collectives in it wait for each other; a single thread keeps them in the same order on all workers.
     """
     waiting: queue.SimpleQueue[tuple[Tensor, Future[Tensor], torch.cuda.Event | None]] = queue.SimpleQueue()
     stream: torch.cuda.Stream | None = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
@@ -144,7 +161,7 @@ def _in_order(total: Callable[[Tensor], None], device: torch.device) -> StartSum
             except Exception as error:
                 done.set_exception(cast(Any, error))
 
-    threading.Thread(target=work, daemon=True, name="leaders").start()
+    threading.Thread(target=work, daemon=True, name="sums").start()
 
     def start(buffer: Tensor) -> Future[Tensor]:
         done: Future[Tensor] = Future(devices=[device] if stream is not None else None)

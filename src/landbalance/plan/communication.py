@@ -29,13 +29,12 @@ class Exchange:
         """Return the seconds to sum a single number."""
         return typical(self.allreduce.latency_seconds).median if self.allreduce.latency_seconds else 0.0
 
-    @property
-    def whole(self) -> float:
-        """Return the seconds to sum the whole gradient."""
-        return typical(self.allreduce.seconds).median
+    def whole(self, nodes: int) -> float:
+        """Return the seconds to sum the whole gradient as workers on so many nodes do."""
+        return typical(self.allreduce.seconds_on(nodes)).median
 
 
-def communication_seconds(measured: Iterable[Exchange], workers: int) -> NDArray[np.float64]:
+def communication_seconds(measured: Iterable[Exchange], workers: int, nodes: int) -> NDArray[np.float64]:
     r"""Return the seconds that communication adds to a step of p = 0 … `workers` workers.
 
     With w workers, L the typical time to sum a single number and T that to sum the whole
@@ -50,8 +49,9 @@ def communication_seconds(measured: Iterable[Exchange], workers: int) -> NDArray
 
     Much of this hides behind the backward pass, and workers that are not quite together cost some more. Where the
     profile timed whole steps, E is what they took beyond their slowest worker's computing, and t is scaled so that
-    t(w) = E. The slowest of the `measured` kinds of nodes sets the pace. What this cannot know: it was measured inside
-    one node, so a slower network between nodes comes on top.
+    t(w) = E for gradients that are summed as in those steps. A way through the memory of a node ends there: with more
+    `nodes`, T is the time of a sum that is sent, scaled as much. The slowest of the `measured` kinds of nodes sets the
+    pace. What this cannot know: it was measured inside one node, so a slower network between nodes comes on top.
 
     Parameters
     ----------
@@ -59,6 +59,8 @@ def communication_seconds(measured: Iterable[Exchange], workers: int) -> NDArray
         Measurements of each kind of node; one with a single worker says nothing.
     workers : int
         The largest number of workers asked for.
+    nodes : int
+        On how many nodes they are.
 
     Returns
     -------
@@ -67,13 +69,19 @@ def communication_seconds(measured: Iterable[Exchange], workers: int) -> NDArray
     """
     slowest = np.zeros(workers + 1)
     for item in measured:
-        seconds = seconds_of(item.allreduce, np.arange(workers + 1), item.whole, item.latency, item.exposed)
+        counts, apart, there = np.arange(workers + 1), item.whole(nodes), item.whole(1)
+        seconds = seconds_of(item.allreduce, counts, apart, there, item.latency, item.exposed)
         slowest = np.maximum(slowest, seconds)
     return slowest
 
 
 def seconds_of(
-    timings: AllReduce, workers: ArrayLike, whole: ArrayLike, latency: ArrayLike, exposed: ArrayLike | None
+    timings: AllReduce,
+    workers: ArrayLike,
+    whole: ArrayLike,
+    whole_there: ArrayLike,
+    latency: ArrayLike,
+    exposed: ArrayLike | None,
 ) -> NDArray[np.float64]:
     """Return the seconds of communication by what one kind of node measured; see `communication_seconds`.
 
@@ -83,9 +91,11 @@ def seconds_of(
         What was measured, for all but the times.
     workers : array_like of int
         Numbers of workers.
-    whole, latency, exposed : array_like of float
-        Seconds to sum the whole gradient, to sum a single number, and by which a step is lengthened (None: not
-        measured); they broadcast with `workers`.
+    whole, whole_there : array_like of float
+        Seconds to sum the whole gradient: as these workers do, and as those did whose steps were measured.
+    latency, exposed : array_like of float
+        Seconds to sum a single number, and by which a measured step was lengthened (None: not measured). All times
+        broadcast with `workers`.
     """
     counts = np.asarray(workers, dtype=np.int64)
     whole, latency = np.asarray(whole, dtype=np.float64), np.asarray(latency, dtype=np.float64)
@@ -93,12 +103,12 @@ def seconds_of(
         return np.zeros(np.broadcast_shapes(counts.shape, whole.shape, latency.shape))
     world = np.array(timings.world_size)
     waits = latency * (1 + timings.collectives_per_step)
-    transfer = np.maximum(whole - latency, 0.0)
+    transfer, transfer_there = np.maximum(whole - latency, 0.0), np.maximum(whole_there - latency, 0.0)
     waiting = waits * _messages(counts, timings.backend) / _messages(world, timings.backend)
     by_itself = waiting + transfer * _moved(counts) / _moved(world)
     if exposed is None:
         return np.asarray(by_itself, dtype=np.float64)
-    there = np.maximum(waits + transfer, np.finfo(np.float64).tiny)
+    there = np.maximum(waits + transfer_there, np.finfo(np.float64).tiny)
     return np.asarray(by_itself * np.maximum(exposed, 0.0) / there, dtype=np.float64)
 
 

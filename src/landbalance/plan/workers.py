@@ -92,6 +92,11 @@ class Workers:
         return np.bincount(self.kind, minlength=len(self.kinds))
 
     @property
+    def nodes(self) -> int:
+        """Return the number of nodes."""
+        return len({place[:2] for place in self.places})
+
+    @property
     def places(self) -> list[tuple[str, int, int]]:
         """Return each worker's kind of node, node and place on the node, in order."""
         nodes = (self.kinds[kind].node for kind in self.kind.tolist())
@@ -144,7 +149,8 @@ def measured_workers(
             kinds.append(WorkerKind(node.name, worker, timed, curve))
         if profile.allreduce is not None:
             meetings.append(_meeting(profile.allreduce, profile.rounds, entries, kinds, batch))
-    communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind))
+    nodes = sum(node.count for node in cluster.nodes)
+    communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind), nodes)
     places = np.array(kind), np.array(node_index), np.array(local_index)
     counted = {node.name: profiles[node.name].watts for node in cluster.nodes}
     power = {name: value for name, value in counted.items() if value is not None}

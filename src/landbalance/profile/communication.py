@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from landbalance.distributed.batchnorm import collectives_per_step
+from landbalance.distributed.reduction import StartSum, sum_in_group
 from landbalance.profiles import AllReduce, typical
 
 _REPEATS = 20
@@ -16,22 +17,27 @@ _PARTS = (64, 16, 4, 1)
 """A whole gradient, and these parts of it, are summed; besides a single number."""
 
 
-def measured_allreduce(network: nn.Module, device: torch.device) -> AllReduce:
+def measured_allreduce(network: nn.Module, device: torch.device, way: str, start_sum: StartSum) -> AllReduce:
     """Return timings of summing a single number, parts of this network's gradient and all of it, and a line through.
 
-    All workers must call it.
+    All workers must call it. They sum in one group, and all of the gradient also the `way` that training takes, if
+    that is another.
     """
     parameters = list(network.parameters())
     elements = sum(parameter.numel() for parameter in parameters)
     width = parameters[0].element_size()
     sizes = sorted({1, *(max(elements // part, 1) for part in _PARTS)})
-    timings = [_timings(torch.zeros(size, device=device, dtype=parameters[0].dtype)) for size in sizes]
+    flat = sum_in_group()
+    timings = [_timings(flat, torch.zeros(size, device=device, dtype=parameters[0].dtype)) for size in sizes]
+    whole = torch.zeros(elements, device=device, dtype=parameters[0].dtype)
     latency, bandwidth = fitted([size * width for size in sizes], [typical(values).median for values in timings])
     return AllReduce(
         backend=str(dist.get_backend()),
         world_size=dist.get_world_size(),
         gradient_bytes=elements * width,
         seconds=timings[-1],
+        way=way,
+        way_seconds=[] if way == "flat" else _timings(start_sum, whole),
         latency_seconds=timings[0],
         collectives_per_step=collectives_per_step(network) + 1,
         bytes=[size * width for size in sizes],
@@ -59,15 +65,15 @@ def fitted(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float
     return latency, 1 / slope
 
 
-def _timings(tensor: torch.Tensor) -> list[float]:
+def _timings(start_sum: StartSum, tensor: torch.Tensor) -> list[float]:
     dist.barrier()
-    dist.all_reduce(tensor)  # the first one sets up connections and buffers
-    return [_timed_sum(tensor) for _ in range(_REPEATS)]
+    start_sum(tensor).wait()  # the first one sets up connections and buffers
+    return [_timed_sum(start_sum, tensor) for _ in range(_REPEATS)]
 
 
-def _timed_sum(tensor: torch.Tensor) -> float:
+def _timed_sum(start_sum: StartSum, tensor: torch.Tensor) -> float:
     began = time.perf_counter()
-    dist.all_reduce(tensor)
+    start_sum(tensor).wait()
     if tensor.device.type == "cuda":
         torch.cuda.synchronize(tensor.device)
     return time.perf_counter() - began

@@ -22,6 +22,7 @@ from landbalance.distributed.ending import is_lost_contact, leave, reason
 from landbalance.distributed.group import joined
 from landbalance.distributed.launch import LOST_CONTACT, end_with_launcher
 from landbalance.distributed.place import place_in_job
+from landbalance.distributed.reduction import Member, StartSum, chosen_way, ways_to_sum
 from landbalance.errors import UserError
 from landbalance.files import write_json
 from landbalance.layout import Layout
@@ -100,11 +101,13 @@ def _measure_together(
     looks = _first_looks(step, clock, node, sizes[-1], config.profile)
     keep_freed_memory()  # not before: what steps on fewer samples left behind would seem to be needed
     rounds = _rounds(node, config, sizes, looks)
+    way, start_sum = _way_to_sum(step, node, looks, device)
+    step.sum_with(start_sum)
     gpus = [look.gpu for look in looks if look.gpu is not None]
     started, before = time.monotonic(), read_counters(gpus)
     _take_rounds(rounds, step, config, began, rank)
     power = watts(before, read_counters(gpus), time.monotonic() - started)
-    allreduce = measured_allreduce(step.network, device) if dist.get_world_size() > 1 else None
+    allreduce = measured_allreduce(step.network, device, way, start_sum) if dist.get_world_size() > 1 else None
     if rank == 0:
         profile = _profile(dataset, model, node, config, store, looks, rounds, allreduce, power)
         target = layout.profile(dataset, model, node.name)
@@ -165,6 +168,18 @@ def _rounds(node: Node, config: Config, sizes: list[int], looks: Sequence[_Look]
         repeats=config.profile.repeats,
         tolerance=config.profile.tolerance,
     )
+
+
+def _way_to_sum(step: TrainingStep, node: Node, looks: Sequence[_Look], device: torch.device) -> tuple[str, StartSum]:
+    """Return name and start of the way to sum gradients, chosen as training does."""
+    members = [
+        Member(node.name, 0, worker.device, max(samples / seconds for samples, seconds in look.seconds.items()))
+        for worker, look in zip(expanded(node), looks, strict=True)
+    ]
+    ways = ways_to_sum(members, device, _TIMEOUT_SECONDS)
+    elements = sum(parameter.numel() for parameter in step.network.parameters())
+    name = chosen_way(ways, elements, device, measured=True)
+    return name, ways[name]
 
 
 def _take_rounds(rounds: Rounds, step: TrainingStep, config: Config, began: float, rank: int) -> None:
@@ -241,7 +256,7 @@ def _hidden(rounds: Rounds, allreduce: AllReduce) -> float | None:
         return None
     exposed = typical(found.steps).median - typical(found.apart).median
     latency = typical(allreduce.latency_seconds).median
-    alone = typical(allreduce.seconds).median + latency * allreduce.collectives_per_step
+    alone = typical(allreduce.seconds_on(1)).median + latency * allreduce.collectives_per_step
     return min(max(1 - exposed / alone, 0.0), 1.0)
 
 

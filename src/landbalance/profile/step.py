@@ -15,7 +15,7 @@ from landbalance.config.learning import Model, Optimiser
 from landbalance.distributed.batchnorm import GlobalBatchNorm2d, with_global_batch_norm
 from landbalance.distributed.clock import Clock
 from landbalance.distributed.group import Communicator, new_group
-from landbalance.distributed.reduction import sum_in_group
+from landbalance.distributed.reduction import StartSum
 from landbalance.models import build_model, check_tile_size
 from landbalance.objective import summed_loss
 from landbalance.optimiser import build_optimiser
@@ -26,7 +26,7 @@ from landbalance.weighting import start_totals, sum_gradients
 class TrainingStep:
     """One worker's training step: the same network, loss, reduction of gradients, update and reading as in training.
 
-    The steps with communication must be taken by all workers at the same time.
+    The steps with communication must be taken by all workers at the same time, after `sum_with`.
     """
 
     def __init__(self, model: Model, store: TileStore, clock: Clock, timeout_seconds: float) -> None:
@@ -41,10 +41,13 @@ class TrainingStep:
         self._together, self._alone = Communicator(clock, group), Communicator(clock)
         self.network: nn.Module = with_global_batch_norm(network, self._together).train()
         self._wrapped = DistributedDataParallel(self.network, forward_sync_buffers=False, gradient_as_bucket_view=True)
-        sum_gradients(self._wrapped, clock, sum_in_group(), self._dtype)
         self._apart = False
         # AdamW is the costliest optimiser on offer, and its update takes little of a step.
         self._optimiser = build_optimiser(self.network, Optimiser(name="adamw"))
+
+    def sum_with(self, start_sum: StartSum) -> None:
+        """Choose how gradients are summed: once, before the first step with communication."""
+        sum_gradients(self._wrapped, self._clock, start_sum, self._dtype)
 
     def timings(self, samples: int, warmup: int, repeats: int, apart: bool) -> tuple[list[float], list[float]]:
         """Take steps on `samples` samples; return seconds of computing, and of all of the step, of each.

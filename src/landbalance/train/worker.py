@@ -26,7 +26,7 @@ from landbalance.distributed.group import Communicator, joined, new_group
 from landbalance.distributed.heartbeat import Heartbeat
 from landbalance.distributed.launch import LOST_CONTACT, STOPPED, end_with_launcher
 from landbalance.distributed.place import Place, place_in_job
-from landbalance.distributed.reduction import chosen_way, ways_to_sum
+from landbalance.distributed.reduction import Member, chosen_way, ways_to_sum
 from landbalance.errors import UserError
 from landbalance.files import placed, remove, write_json
 from landbalance.layout import Layout
@@ -121,7 +121,8 @@ def _prepared(
 
     precision = getattr(torch, model.precision)
     network, averaged = _networks(model, store.info, settings, clock.device)
-    ways = ways_to_sum(plan.used, clock.device, settings.timeout_seconds)
+    members = [Member(other.node, other.node_index, other.device, other.speed) for other in plan.used]
+    ways = ways_to_sum(members, clock.device, settings.timeout_seconds)
     # A group of its own: small, blocking collectives must not queue behind buckets of gradients.
     group = new_group("cuda" if "nccl" in ways else "cpu", settings.timeout_seconds)
     network = with_global_batch_norm(network, Communicator(clock, group))
@@ -161,7 +162,7 @@ def _prepared(
         rank=place.rank,
         micro_batch=plan.used[place.rank].micro_batch,
         clock=clock,
-        start_sum=chosen_way(ways, elements, clock.device, measured=not settings.deterministic),
+        start_sum=ways[chosen_way(ways, elements, clock.device, measured=not settings.deterministic)],
         identity=identity,
         checkpoints=checkpoints,
         stop=stop,
