@@ -64,7 +64,7 @@ from landbalance.distributed.group import Communicator
 from landbalance.distributed.launch import LIFELINE
 from landbalance.distributed.node_memory import sum_in_place
 from landbalance.distributed.place import LISTENER
-from landbalance.distributed.reduction import StartSum, in_order, sum_in_group
+from landbalance.distributed.reduction import StartSum, chosen_way, in_order, sum_in_group
 from landbalance.files import read_json, write_json
 from landbalance.layout import Layout
 from landbalance.plan.planning import make_plan
@@ -287,7 +287,7 @@ def measure_variants(
     variants: Sequence[Variant],
     model: Model,
     effort: Effort,
-    speeds: Sequence[float],
+    paces: Sequence[float],
     brake: Path | None,
     target: Path,
     job: Job,
@@ -298,7 +298,7 @@ def measure_variants(
     Rank 0 writes by variant and worker the rows of timing of all turns.
     """
     together = {variant.of(rank)[0] for variant in variants for rank in variant.ranks}
-    groups = {ranks: _groups(ranks, job, speeds) for ranks in sorted(together)}
+    groups = {ranks: _groups(ranks, job, paces) for ranks in sorted(together)}
     stock = {sum(variant.shares): _stock(job, model, variant) for variant in variants if variant.arm == "stock"}
     loop.save_checkpoint = lambda *_: target  # written between epochs, outside of any step
     enter(brake)
@@ -336,13 +336,17 @@ class Groups:
     start_sum: StartSum
 
 
-def _groups(ranks: tuple[int, ...], job: Job, speeds: Sequence[float]) -> Groups:
+def _groups(ranks: tuple[int, ...], job: Job, paces: Sequence[float]) -> Groups:
     whole, norms, sums = (dist.new_group(list(ranks)) for _ in range(3))
-    total = None
-    if job.rank in ranks and len(ranks) > 1:
-        total = sum_in_place(sums, [speeds[rank] for rank in ranks])
-    start_sum = sum_in_group(whole) if total is None else in_order(total, job.clock.device)
-    return Groups(whole, norms, start_sum)
+    if job.rank not in ranks:
+        return Groups(whole, norms, job.start_sum)
+    ways = {"flat": sum_in_group(whole)}
+    total = sum_in_place(sums, [paces[rank] for rank in ranks]) if len(ranks) > 1 else None
+    if total is not None:
+        ways["memory"] = in_order(total, job.clock.device)
+    with default_group(whole):  # as training chooses
+        elements = sum(parameter.numel() for parameter in job.network.parameters())
+        return Groups(whole, norms, ways[chosen_way(ways, elements, job.clock.device, measured=True)])
 
 
 def trained_rows(
@@ -504,11 +508,11 @@ def trained(
 ) -> dict[str, list[list[dict[str, float]]]]:
     """Return the timing rows of each variant and worker; the workers are those of arm `equal`, which uses all."""
     name, target = next(name for name in plans if name.startswith("equal.")), layout.root / "timings.json"
-    speeds = [planned.speed for planned in sorted(plans[name].workers, key=lambda planned: planned.local_index)]
+    paces = [planned.speed for planned in sorted(plans[name].workers, key=lambda planned: planned.local_index)]
     with brakes(kind, list(rig.shares)) as folders:
 
         def work(folder: Path | None) -> None:
-            worker.train = partial(measure_variants, variants, subject.model, effort, speeds, folder, target)
+            worker.train = partial(measure_variants, variants, subject.model, effort, paces, folder, target)
             worker.work(name, config, layout, plans[name])
 
         fork_workers(rig, [partial(work, folder) for folder in folders])

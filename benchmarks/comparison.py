@@ -298,7 +298,7 @@ def _train_as_worker(case: Case, run: int, store: TileStore, kind: Kind, folder:
         title=case.name, settings=settings, arm=case.arm, precision=dtype, store=store, network=network,
         averaged=averaged, optimiser=optimiser, class_weights=class_weights_of(case, store.info),
         shares=Shares(list(case.runs[run])), watch=None, rank=dist.get_rank(), micro_batch=case.micro_batch,
-        clock=clock, start_sum=list(ways.values())[-1], identity=case.name, checkpoints=folder / "checkpoints",
+        clock=clock, start_sum=ways.get("memory", ways["flat"]), identity=case.name, checkpoints=folder / "checkpoints",
         stop=StopRequest() if last else _StopAfter(3),
     )  # fmt: skip
     with contextlib.suppress(StoppedError):

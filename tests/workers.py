@@ -65,7 +65,9 @@ class Workers:
             self._ends.append(ours)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, if any were started."""
+        if not self._processes:
+            return
         for process in self._processes:
             process.kill()
             process.join()

@@ -1,7 +1,7 @@
 """The profile file: how long a training step takes on each worker of a node, by batch size."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -90,14 +90,9 @@ class AllReduce(Settings):
         "by steps with and without communication; None when not measured.",
     )
 
-    def seconds_on(self, nodes: int) -> list[float]:
-        """Return the raw times of summing all of the gradient as workers on so many such nodes do.
-
-        The way through the memory of a node ends there.
-        """
-        if not self.way_seconds or (self.way == "memory" and nodes > 1):
-            return self.seconds
-        return self.way_seconds
+    def seconds_by(self, ways: Collection[str]) -> list[float]:
+        """Return the raw times of summing all of the gradient: by `way`, or flat if that is not of `ways`."""
+        return self.way_seconds if self.way_seconds and self.way in ways else self.seconds
 
 
 class NodeProfile(Settings):

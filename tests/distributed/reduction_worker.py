@@ -14,12 +14,12 @@ from landbalance.distributed.reduction import Member, chosen_way, ways_to_sum
 from landbalance.files import write_json
 
 NODES = {"two": ("a", "a", "a", "b"), "one": ("a", "a", "a", "a"), "walled": ("a", "a", "a", "a")}
-SPEEDS = (1.0, 3.0, 0.5, 2.5)
+PACES = (1.0, 3.0, 0.5, 2.5)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def members(nodes):
-    return [Member(node, 0, "cpu", speed) for node, speed in zip(nodes, SPEEDS, strict=True)]
+    return [Member(node, 0, "cpu", pace) for node, pace in zip(nodes, PACES, strict=True)]
 
 
 def large(rank):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from landbalance.cluster import Cluster
 from landbalance.plan.communication import Exchange, communication_seconds
+from landbalance.plan.workers import ways_to_sum
 from landbalance.profiles import AllReduce
 
 
@@ -21,7 +23,7 @@ def _timings(**changed: Any) -> AllReduce:
 
 
 def _seconds(*measured: AllReduce, workers: int = 8) -> NDArray[np.float64]:
-    return communication_seconds([Exchange(timings) for timings in measured], workers, nodes=1)
+    return communication_seconds([Exchange(timings) for timings in measured], workers, {"flat"})
 
 
 def test_is_what_was_measured_at_the_measured_number_and_nothing_alone() -> None:
@@ -63,18 +65,25 @@ def test_latency_above_the_whole_sum_is_noise() -> None:
 
 def test_what_whole_steps_showed_sets_the_scale() -> None:
     """Of 0.5 s by itself, 0.1 s lengthens a step of the four measured workers: so much hides behind computing."""
-    hidden = communication_seconds([Exchange(_timings(), exposed=0.1)], 8, nodes=1)
+    hidden = communication_seconds([Exchange(_timings(), exposed=0.1)], 8, {"flat"})
     assert hidden[4] == pytest.approx(0.1)
     np.testing.assert_allclose(hidden, 0.2 * _seconds(_timings()))
-    assert not communication_seconds([Exchange(_timings(), exposed=0.0)], 8, nodes=1).any()
+    assert not communication_seconds([Exchange(_timings(), exposed=0.0)], 8, {"flat"}).any()
 
 
-def test_a_way_through_the_memory_of_a_node_ends_there() -> None:
-    """What the workers' steps hid of a sum of 0.2 s through memory, they hide of one of 0.5 s between nodes."""
+def test_a_way_that_the_cluster_has_not_is_replaced_by_a_sum_that_is_sent() -> None:
+    """What whole steps showed of a sum of 0.2 s in memory, and all that one of 0.5 s over gloo takes longer."""
     timings = _timings(way="memory", way_seconds=[0.2, 0.2])
-    within, between = (communication_seconds([Exchange(timings, exposed=0.1)], 8, nodes) for nodes in (1, 2))
-    assert (within[4], between[4]) == (pytest.approx(0.1), pytest.approx(0.25))
-    for nodes, whole in ((1, 0.2), (2, 0.5)):
-        assert communication_seconds([Exchange(timings)], 4, nodes)[4] == pytest.approx(whole)
-    over_nccl = _timings(way="nccl", way_seconds=[0.2])
-    assert communication_seconds([Exchange(over_nccl)], 4, 2)[4] == pytest.approx(0.2)
+    for ways, whole, exposed in (({"flat", "memory"}, 0.2, 0.1), ({"flat", "nccl"}, 0.5, 0.4)):
+        assert communication_seconds([Exchange(timings)], 4, ways)[4] == pytest.approx(whole)
+        assert communication_seconds([Exchange(timings, exposed=0.1)], 8, ways)[4] == pytest.approx(exposed)
+
+
+def test_memory_is_of_one_node_and_nccl_of_gpus() -> None:
+    def ways(count: int, *devices: str) -> frozenset[str]:
+        workers = [{"device": device, "threads": 1} for device in devices]
+        return ways_to_sum(Cluster.model_validate({"nodes": [{"name": "a", "count": count, "workers": workers}]}))
+
+    assert ways(1, "cpu", "cpu") == {"flat", "leaders", "memory"}
+    assert ways(2, "cpu") == ways(2, "cuda", "cpu") == {"flat", "leaders"}
+    assert ways(2, "cuda", "cuda") == {"flat", "leaders", "nccl"}

@@ -2,7 +2,7 @@
 
 Over gloo each worker sends and receives nearly two gradients through the network stack, a slow one as many as a fast
 one. Here nothing is sent: each worker takes a stretch of the tensor, reads it from the memory of all others, adds, and
-writes the sum back to all. How long the stretches are is free, so they follow the workers' speed.
+writes the sum back to all. How long the stretches are is free, so they follow what each can spare.
 
 It is Linux' cross-memory attach (process_vm_readv(2)), by which MPI libraries, too, copy between processes of a node.
 The kernel grants it to processes of one user, if it also lets them debug each other.
@@ -20,23 +20,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-_PIECE_BYTES = 1 << 18
-"""What is moved and added at once, so that it stays in the processor's cache."""
+_PIECE = 1 << 15
+"""Elements moved and added at once: they stay in the processor's cache, and torch adds so few without other threads."""
 _PR_SET_PTRACER = 0x59616D61
 
 
-def sum_in_place(group: dist.ProcessGroup, speeds: Sequence[float]) -> Callable[[Tensor], None] | None:
+def sum_in_place(group: dist.ProcessGroup, weights: Sequence[float]) -> Callable[[Tensor], None] | None:
     """Return a function that replaces a tensor by its sum over the workers of a group, all of them on one node.
 
     All call it, and then what it returns, at the same time, with contiguous tensors of one shape and type in main
-    memory. Workers are added in the order of their ranks, so that sums do not depend on `speeds`.
+    memory. Workers are added in the order of their ranks, so that sums do not depend on `weights`.
 
     Parameters
     ----------
     group : ProcessGroup
         By it the workers tell each other where their tensors are, and when they are done.
-    speeds : sequence of float
-        How fast each worker is, by its rank in the group.
+    weights : sequence of float
+        How long each worker's stretch is, relative to the others', by its rank in the group.
 
     Returns
     -------
@@ -48,19 +48,23 @@ def sum_in_place(group: dist.ProcessGroup, speeds: Sequence[float]) -> Callable[
     if not _within_reach(processes, group):
         return None
     rank = group.rank()
-    begin, end = (sum(speeds[:count]) / sum(speeds) for count in (rank, rank + 1))
+    begin, end = (sum(weights[:count]) / sum(weights) for count in (rank, rank + 1))
 
     def total(tensor: Tensor) -> None:
         first, last = round(begin * tensor.numel()), round(end * tensor.numel())
         addresses = _gathered(tensor.data_ptr(), group)
         offset = first * tensor.element_size()
         everyone = [_Remote(process, address + offset) for process, address in zip(processes, addresses, strict=True)]
+        failed = ""
         try:
             _sum_stretch(tensor.view(-1)[first:last], everyone, rank)
-        except OSError:
-            dist.barrier(group)  # if another worker is gone, this says so
-            raise
-        dist.barrier(group)
+        except OSError as error:
+            failed = str(error)
+        # All are done; if a worker is gone, this raises, and says so.
+        if any(_gathered(int(bool(failed)), group)):
+            raise RuntimeError(
+                f"a gradient could not be summed in the workers' memory: {failed or 'see another worker'}"
+            )
 
     return total
 
@@ -104,21 +108,35 @@ def _library() -> ctypes.CDLL:
 
 
 def _within_reach(processes: Sequence[int], group: dist.ProcessGroup) -> bool:
-    """Try whether each worker reads what the others hold; all return the same."""
-    mark = torch.tensor([secrets.randbits(62)])
+    """Try whether each worker reads what the others hold, and writes there; all return the same."""
+    rank, mark = group.rank(), torch.tensor([secrets.randbits(62)])
+    slots = torch.zeros(group.size(), dtype=torch.int64)
     marks, addresses = _gathered(int(mark), group), _gathered(mark.data_ptr(), group)
+    rooms = _gathered(slots.data_ptr(), group)
+    _let_launcher_attach(os.getppid())
+    dist.barrier(group)
     reached = True
     try:
-        # Where Yama keeps processes from each other: those of one launcher may. Elsewhere it is refused, and no harm.
-        _library().prctl(_PR_SET_PTRACER, ctypes.c_ulong(os.getppid()), 0, 0, 0)
-        dist.barrier(group)
-        for process, address, wanted in zip(processes, addresses, marks, strict=True):
+        for process, address, wanted, room in zip(processes, addresses, marks, rooms, strict=True):
             found = torch.zeros_like(mark)
             _Remote(process, address).read(0, found)
-            reached = reached and int(found) == wanted
+            if int(found) != wanted:  # another process goes by this number here
+                raise OSError
+            _Remote(process, room).write(rank * mark.element_size(), mark)
     except (OSError, AttributeError):
         reached = False
-    return all(_gathered(int(reached), group))
+    written = all(_gathered(int(reached), group)) and slots.tolist() == marks
+    if all(_gathered(int(written), group)):
+        return True
+    _let_launcher_attach(0)
+    return False
+
+
+def _let_launcher_attach(process: int) -> None:
+    """Let a process and its children reach this one's memory, under Yama, too; 0: none. Elsewhere it does nothing."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PTRACER, ctypes.c_ulong(process), 0, 0, 0)
 
 
 def _gathered(value: int, group: dist.ProcessGroup) -> list[int]:
@@ -131,10 +149,9 @@ def _gathered(value: int, group: dist.ProcessGroup) -> list[int]:
 def _sum_stretch(stretch: Tensor, everyone: Sequence[_Remote], rank: int) -> None:
     """Add the same stretch of all workers to this one's, piece by piece, and write each sum to all."""
     width = stretch.element_size()
-    count = _PIECE_BYTES // width
-    sums, others = torch.empty(2, count, dtype=stretch.dtype)
-    for start in range(0, len(stretch), count):
-        own = stretch[start : start + count]
+    sums, others = torch.empty(2, _PIECE, dtype=stretch.dtype)
+    for start in range(0, len(stretch), _PIECE):
+        own = stretch[start : start + _PIECE]
         total, values = sums[: len(own)], others[: len(own)]
         for number, remote in enumerate(everyone):
             source = own

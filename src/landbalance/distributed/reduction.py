@@ -12,7 +12,7 @@ leaders
 nccl
     One NCCL group, if all workers are GPUs.
 memory
-    Each worker sums a part in the memory of all (`node_memory`), if all are CPUs of one node.
+    Each worker sums a part in the memory of all (`node_memory`), if all are CPUs of one node that permits it.
 """
 
 import logging
@@ -41,12 +41,22 @@ StartSum = Callable[[Tensor], Future[Tensor]]
 
 @dataclass(frozen=True)
 class Member:
-    """A worker, as far as sums depend on it: kind of node, which of these nodes, kind of device, samples per second."""
+    """A worker, as far as sums depend on it.
+
+    Attributes
+    ----------
+    node, node_index : str, int
+        Kind of node, and which of these.
+    device : str
+        Kind of device.
+    pace : float
+        Samples per second and thread: a sum in memory is shared out by it.
+    """
 
     node: str
     node_index: int
     device: str
-    speed: float
+    pace: float
 
 
 def islands(workers: Sequence[Member]) -> list[list[int]]:
@@ -59,16 +69,17 @@ def islands(workers: Sequence[Member]) -> list[list[int]]:
 
 def ways_to_sum(workers: Sequence[Member], device: torch.device, timeout_seconds: float) -> dict[str, StartSum]:
     """Return the ways that these workers, given by rank, have; all of them call this at the same time."""
-    ways = {"flat": sum_in_group(None)}
+    ways: dict[str, StartSum] = {}
     apart = islands(workers)
+    if len(workers) > 1 and len(apart) == 1 and workers[0].device == "cpu":
+        total = sum_in_place(new_group("cpu", timeout_seconds), [worker.pace for worker in workers])
+        if total is not None:
+            ways["memory"] = in_order(total, device)
+    ways["flat"] = sum_in_group(None)
     if all(worker.device == "cuda" for worker in workers):
         ways["nccl"] = sum_in_group(new_group("cuda", timeout_seconds))
     if 1 < len(apart) < len(workers):
         ways["leaders"] = _through_leaders(workers, apart, device, timeout_seconds)
-    if len(workers) > 1 and len(apart) == 1 and workers[0].device == "cpu":
-        total = sum_in_place(new_group("cpu", timeout_seconds), [worker.speed for worker in workers])
-        if total is not None:
-            ways["memory"] = in_order(total, device)
     return ways
 
 
@@ -79,7 +90,7 @@ def chosen_way(ways: Mapping[str, StartSum], elements: int, device: torch.device
     ----------
     measured : bool
         Choose by timing each way, as long as its slowest worker takes. Otherwise the last of `ways`
-        is taken, so that two runs on the same workers sum in the same order.
+        is taken, so that two runs on the same workers sum in the same order, whatever else the system permits.
     """
     if len(ways) == 1 or not measured:
         name = list(ways)[-1]

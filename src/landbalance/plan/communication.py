@@ -1,6 +1,6 @@
 """Time that communication adds to a step of any number of workers, from measurements on one node."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,12 +29,18 @@ class Exchange:
         """Return the seconds to sum a single number."""
         return typical(self.allreduce.latency_seconds).median if self.allreduce.latency_seconds else 0.0
 
-    def whole(self, nodes: int) -> float:
-        """Return the seconds to sum the whole gradient as workers on so many nodes do."""
-        return typical(self.allreduce.seconds_on(nodes)).median
+    def whole(self, ways: Collection[str]) -> float:
+        """Return the seconds to sum the whole gradient by the way measured, or if it is not of `ways`, flat."""
+        return typical(self.allreduce.seconds_by(ways)).median
+
+    def exposed_by(self, ways: Collection[str]) -> float | None:
+        """Return `exposed`; if the way measured is not of `ways`, with all that a flat sum takes longer."""
+        if self.exposed is None:
+            return None
+        return self.exposed + max(0.0, self.whole(ways) - self.whole([self.allreduce.way]))
 
 
-def communication_seconds(measured: Iterable[Exchange], workers: int, nodes: int) -> NDArray[np.float64]:
+def communication_seconds(measured: Iterable[Exchange], workers: int, ways: Collection[str]) -> NDArray[np.float64]:
     r"""Return the seconds that communication adds to a step of p = 0 … `workers` workers.
 
     With w workers, L the typical time to sum a single number and T that to sum the whole
@@ -49,9 +55,10 @@ def communication_seconds(measured: Iterable[Exchange], workers: int, nodes: int
 
     Much of this hides behind the backward pass, and workers that are not quite together cost some more. Where the
     profile timed whole steps, E is what they took beyond their slowest worker's computing, and t is scaled so that
-    t(w) = E for gradients that are summed as in those steps. A way through the memory of a node ends there: with more
-    `nodes`, T is the time of a sum that is sent, scaled as much. The slowest of the `measured` kinds of nodes sets the
-    pace. What this cannot know: it was measured inside one node, so a slower network between nodes comes on top.
+    t(w) = E. Where these steps summed in the memory of a node that is not the only one, or by NCCL beside workers
+    without GPUs, T is the time of a sum over gloo, and what that takes longer is added to E. The slowest of the
+    `measured` kinds of nodes sets the pace. What this cannot know: it was measured inside one node, so a slower network
+    between nodes comes on top.
 
     Parameters
     ----------
@@ -59,8 +66,8 @@ def communication_seconds(measured: Iterable[Exchange], workers: int, nodes: int
         Measurements of each kind of node; one with a single worker says nothing.
     workers : int
         The largest number of workers asked for.
-    nodes : int
-        On how many nodes they are.
+    ways : collection of str
+        The ways to sum that these workers may have, of those of `landbalance.distributed.reduction`.
 
     Returns
     -------
@@ -69,19 +76,14 @@ def communication_seconds(measured: Iterable[Exchange], workers: int, nodes: int
     """
     slowest = np.zeros(workers + 1)
     for item in measured:
-        counts, apart, there = np.arange(workers + 1), item.whole(nodes), item.whole(1)
-        seconds = seconds_of(item.allreduce, counts, apart, there, item.latency, item.exposed)
+        whole, exposed = item.whole(ways), item.exposed_by(ways)
+        seconds = seconds_of(item.allreduce, np.arange(workers + 1), whole, item.latency, exposed)
         slowest = np.maximum(slowest, seconds)
     return slowest
 
 
 def seconds_of(
-    timings: AllReduce,
-    workers: ArrayLike,
-    whole: ArrayLike,
-    whole_there: ArrayLike,
-    latency: ArrayLike,
-    exposed: ArrayLike | None,
+    timings: AllReduce, workers: ArrayLike, whole: ArrayLike, latency: ArrayLike, exposed: ArrayLike | None
 ) -> NDArray[np.float64]:
     """Return the seconds of communication by what one kind of node measured; see `communication_seconds`.
 
@@ -91,11 +93,9 @@ def seconds_of(
         What was measured, for all but the times.
     workers : array_like of int
         Numbers of workers.
-    whole, whole_there : array_like of float
-        Seconds to sum the whole gradient: as these workers do, and as those did whose steps were measured.
-    latency, exposed : array_like of float
-        Seconds to sum a single number, and by which a measured step was lengthened (None: not measured). All times
-        broadcast with `workers`.
+    whole, latency, exposed : array_like of float
+        Seconds to sum the whole gradient, to sum a single number, and by which a step is lengthened (None: not
+        measured); they broadcast with `workers`.
     """
     counts = np.asarray(workers, dtype=np.int64)
     whole, latency = np.asarray(whole, dtype=np.float64), np.asarray(latency, dtype=np.float64)
@@ -103,12 +103,12 @@ def seconds_of(
         return np.zeros(np.broadcast_shapes(counts.shape, whole.shape, latency.shape))
     world = np.array(timings.world_size)
     waits = latency * (1 + timings.collectives_per_step)
-    transfer, transfer_there = np.maximum(whole - latency, 0.0), np.maximum(whole_there - latency, 0.0)
+    transfer = np.maximum(whole - latency, 0.0)
     waiting = waits * _messages(counts, timings.backend) / _messages(world, timings.backend)
     by_itself = waiting + transfer * _moved(counts) / _moved(world)
     if exposed is None:
         return np.asarray(by_itself, dtype=np.float64)
-    there = np.maximum(waits + transfer_there, np.finfo(np.float64).tiny)
+    there = np.maximum(waits + transfer, np.finfo(np.float64).tiny)
     return np.asarray(by_itself * np.maximum(exposed, 0.0) / there, dtype=np.float64)
 
 

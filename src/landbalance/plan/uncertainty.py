@@ -59,19 +59,19 @@ class _Drawn:
 
     def communication(self, workers: int) -> NDArray[np.float64]:
         """Return the seconds that communication adds to a step of so many workers; shape (replicates,)."""
-        seconds, nodes = np.zeros(_REPLICATES), self._workers.nodes
+        seconds, ways = np.zeros(_REPLICATES), self._workers.ways
         for meeting in self._workers.meetings if workers > 1 else ():
             timings = meeting.allreduce
-            there = _medians(timings.seconds_on(1), self._random)
-            whole = there
-            if timings.seconds_on(nodes) is not timings.seconds_on(1):
-                whole = _medians(timings.seconds_on(nodes), self._random)
+            of_way, of_step = timings.seconds_by(ways), timings.seconds_by([timings.way])
+            whole = _medians(of_way, self._random)
             latency = _medians(timings.latency_seconds or [0.0], self._random)
             exposed = None
             if meeting.round is not None:
                 together = _medians(meeting.round.step_seconds, self._random)
-                exposed = together - self.slowest(set(meeting.samples))
-            seconds = np.maximum(seconds, seconds_of(timings, workers, whole, there, latency, exposed))
+                exposed = np.maximum(together - self.slowest(set(meeting.samples)), 0.0)
+                if of_way is not of_step:
+                    exposed = exposed + np.maximum(whole - _medians(of_step, self._random), 0.0)
+            seconds = np.maximum(seconds, seconds_of(timings, workers, whole, latency, exposed))
         return seconds
 
     def _of(self, kind: int) -> list[TimeCurve]:

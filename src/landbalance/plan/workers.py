@@ -71,6 +71,8 @@ class Workers:
         Seconds that 0, 1, … workers spend in summing the gradient; shape (workers + 1,).
     meetings : tuple of Meeting
         The raw timings behind `communication`, of each kind of node that has them.
+    ways : frozenset of str
+        The ways to sum that they have if all of them take part.
     watts : mapping of str to float
         Power of a node whose workers compute, by the kind of node; those that do not count it are not there.
     """
@@ -81,6 +83,7 @@ class Workers:
     local_index: NDArray[np.int64]
     communication: NDArray[np.float64]
     meetings: tuple[Meeting, ...] = ()
+    ways: frozenset[str] = frozenset({"flat"})
     watts: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -90,11 +93,6 @@ class Workers:
     def counts(self) -> NDArray[np.int64]:
         """Return the number of workers of each kind; shape (kinds,)."""
         return np.bincount(self.kind, minlength=len(self.kinds))
-
-    @property
-    def nodes(self) -> int:
-        """Return the number of nodes."""
-        return len({place[:2] for place in self.places})
 
     @property
     def places(self) -> list[tuple[str, int, int]]:
@@ -149,12 +147,22 @@ def measured_workers(
             kinds.append(WorkerKind(node.name, worker, timed, curve))
         if profile.allreduce is not None:
             meetings.append(_meeting(profile.allreduce, profile.rounds, entries, kinds, batch))
-    nodes = sum(node.count for node in cluster.nodes)
-    communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind), nodes)
+    ways = ways_to_sum(cluster)
+    communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind), ways)
     places = np.array(kind), np.array(node_index), np.array(local_index)
     counted = {node.name: profiles[node.name].watts for node in cluster.nodes}
     power = {name: value for name, value in counted.items() if value is not None}
-    return Workers(tuple(kinds), *places, communication, tuple(meetings), power)
+    return Workers(tuple(kinds), *places, communication, tuple(meetings), ways, power)
+
+
+def ways_to_sum(cluster: Cluster) -> frozenset[str]:
+    """Return the ways, of those of `landbalance.distributed.reduction`, that all workers of a cluster may have."""
+    ways = {"flat", "leaders"}
+    if sum(node.count for node in cluster.nodes) == 1:
+        ways.add("memory")
+    if all(worker.device == "cuda" for node in cluster.nodes for worker in node.workers):
+        ways.add("nccl")
+    return frozenset(ways)
 
 
 def _meeting(

@@ -172,9 +172,10 @@ def _rounds(node: Node, config: Config, sizes: list[int], looks: Sequence[_Look]
 
 def _way_to_sum(step: TrainingStep, node: Node, looks: Sequence[_Look], device: torch.device) -> tuple[str, StartSum]:
     """Return name and start of the way to sum gradients, chosen as training does."""
+    speeds = [max(size / seconds for size, seconds in look.seconds.items()) for look in looks]
     members = [
-        Member(node.name, 0, worker.device, max(samples / seconds for samples, seconds in look.seconds.items()))
-        for worker, look in zip(expanded(node), looks, strict=True)
+        Member(node.name, 0, worker.device, speed / look.threads)
+        for worker, look, speed in zip(expanded(node), looks, speeds, strict=True)
     ]
     ways = ways_to_sum(members, device, _TIMEOUT_SECONDS)
     elements = sum(parameter.numel() for parameter in step.network.parameters())
@@ -256,7 +257,7 @@ def _hidden(rounds: Rounds, allreduce: AllReduce) -> float | None:
         return None
     exposed = typical(found.steps).median - typical(found.apart).median
     latency = typical(allreduce.latency_seconds).median
-    alone = typical(allreduce.seconds_on(1)).median + latency * allreduce.collectives_per_step
+    alone = typical(allreduce.seconds_by([allreduce.way])).median + latency * allreduce.collectives_per_step
     return min(max(1 - exposed / alone, 0.0), 1.0)
 
 

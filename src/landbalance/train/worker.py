@@ -121,7 +121,7 @@ def _prepared(
 
     precision = getattr(torch, model.precision)
     network, averaged = _networks(model, store.info, settings, clock.device)
-    members = [Member(other.node, other.node_index, other.device, other.speed) for other in plan.used]
+    members = [Member(other.node, other.node_index, other.device, other.speed / other.threads) for other in plan.used]
     ways = ways_to_sum(members, clock.device, settings.timeout_seconds)
     # A group of its own: small, blocking collectives must not queue behind buckets of gradients.
     group = new_group("cuda" if "nccl" in ways else "cpu", settings.timeout_seconds)
