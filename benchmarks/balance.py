@@ -17,6 +17,7 @@ the median of the rounds (`….low` and `….high` are their extremes):
 - `s`, `s_max`: speed-up over arm `equal`, and its limit Σs · E / B, where E is the longest computing of an equal share;
 - `g`, `g_max`: speed-up over the fastest worker alone on all of B, and its limit Σs · A / B, where A is that time;
 - `predicted_over_measured`: the plan's step time over the measured one;
+- `over_gloo`: how many times as long a step of `balanced` takes when all gradients are sent over gloo;
 - `images_per_second.…`: the arms, stock DistributedDataParallel with equal shares, and each worker alone.
 
 `fifty.over_fast_alone` is the speed on a rig of 50:1, over that of the fast worker alone; `fifty.slow_share` is what
@@ -160,7 +161,7 @@ class Effort:
 FULL = Effort(
     rounds=3,
     turns=2,
-    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 3, "alone": 3, "fastest": 1},
+    steps={"equal": 1, "stock": 1, "unweighted": 1, "balanced": 3, "gloo": 3, "alone": 3, "fastest": 1},
     cold=128,
     profile={"seconds": 30.0},
 )
@@ -234,13 +235,17 @@ def _join(processes: list[int]) -> None:
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to compute: arm, workers by rank, and the share of each; `alone`: each for itself, at the same time."""
+    """A way to compute: arm, workers by rank, and the share of each.
+
+    `alone`: each for itself, at the same time; `sent`: gradients are sent over gloo, whatever else there is.
+    """
 
     name: str
     arm: str
     ranks: tuple[int, ...]
     shares: tuple[int, ...]
     alone: bool = False
+    sent: bool = False
 
     @property
     def kind(self) -> str:
@@ -314,7 +319,8 @@ def measure_variants(
                 rows = stock_rows(stock[sum(variant.shares)], steps)
             elif job.rank in variant.ranks:
                 ranks, shares = variant.of(job.rank)
-                rows = trained_rows(variant.arm, ranks, shares, job, groups[ranks], steps)
+                start_sum = groups[ranks].sent if variant.sent else groups[ranks].start_sum
+                rows = trained_rows(variant.arm, ranks, shares, replace(job, start_sum=start_sum), groups[ranks], steps)
             rows = [row for row in rows if row["step"] >= uncounted]
             everyone: list[list[dict[str, float]]] = [[]] * dist.get_world_size()
             dist.all_gather_object(everyone, rows)
@@ -329,24 +335,26 @@ def measure_variants(
 
 @dataclass(frozen=True)
 class Groups:
-    """What some of the workers need to train as a job of their own: groups, and a way to sum."""
+    """What some workers need to train as a job of their own: groups, the way to sum that it takes, and gloo's."""
 
     whole: Any
     norms: Any
     start_sum: StartSum
+    sent: StartSum
 
 
 def _groups(ranks: tuple[int, ...], job: Job, paces: Sequence[float]) -> Groups:
     whole, norms, sums = (dist.new_group(list(ranks)) for _ in range(3))
     if job.rank not in ranks:
-        return Groups(whole, norms, job.start_sum)
+        return Groups(whole, norms, job.start_sum, job.start_sum)
     ways = {"flat": sum_in_group(whole)}
     total = sum_in_place(sums, [paces[rank] for rank in ranks]) if len(ranks) > 1 else None
     if total is not None:
         ways["memory"] = in_order(total, job.clock.device)
     with default_group(whole):  # as training chooses
         elements = sum(parameter.numel() for parameter in job.network.parameters())
-        return Groups(whole, norms, ways[chosen_way(ways, elements, job.clock.device, measured=True)])
+        name = chosen_way(ways, elements, job.clock.device, measured=True)
+    return Groups(whole, norms, ways[name], ways["flat"])
 
 
 def trained_rows(
@@ -364,7 +372,6 @@ def trained_rows(
             shares=Shares(list(shares)),
             watch=None,
             rank=rank,
-            start_sum=groups.start_sum,
         )
         loop.train(part, position)
         gc.collect()  # the hooks of this run's gradients must not outlive it
@@ -490,6 +497,7 @@ def variants_of(rig: Rig, plans: dict[str, Plan], batch: int) -> list[Variant]:
     alone = tuple(share_of.get(rank, equal[rank]) for rank in everyone)
     return [
         *found,
+        replace(found[-1], name=f"gloo.b{batch}", sent=True),
         Variant(f"alone.b{batch}", "balanced", everyone, alone, alone=True),
         Variant(f"stock.b{batch}", "stock", everyone, equal),
         Variant(f"fastest.b{batch}", "balanced", (fastest,), (batch,)),
@@ -536,7 +544,8 @@ def figures_of(
     batch: int, plan: Plan, variants: list[Variant], timings: dict[str, list[list[dict[str, float]]]], effort: Effort
 ) -> dict[str, float]:
     """Return the figures of a round for one rig, model and global batch size."""
-    steps = {arm: step_seconds(timings[f"{arm}.b{batch}"]) for arm in ("equal", "unweighted", "balanced", "stock")}
+    kinds = ("equal", "unweighted", "balanced", "gloo", "stock")
+    steps = {kind: step_seconds(timings[f"{kind}.b{batch}"]) for kind in kinds}
     fastest = float(np.median(step_seconds(timings[f"fastest.b{batch}"])))
     alone = next(variant for variant in variants if variant.name == f"alone.b{batch}")
     by_worker = np.array([[row["step_seconds"] for row in own] for own in timings[alone.name]])
@@ -559,13 +568,14 @@ def figures_of(
         "g": fastest / step,
         "g_max": total * fastest / batch,
         "predicted_over_measured": plan.predicted.step_seconds / step,
+        "over_gloo": float(np.median(steps["gloo"])) / step,
         "step_seconds": step,
         "predicted_seconds": plan.predicted.step_seconds,
         "predicted_seconds.lower": plan.predicted.step_seconds_low or float("nan"),
         "predicted_seconds.upper": plan.predicted.step_seconds_high or float("nan"),
         "images_per_second.fastest_alone": batch / fastest,
     }
-    figures |= {f"images_per_second.{arm}": batch / float(np.median(seconds)) for arm, seconds in steps.items()}
+    figures |= {f"images_per_second.{kind}": batch / float(np.median(seconds)) for kind, seconds in steps.items()}
     figures |= {f"images_per_second.alone.{rank}": speed for rank, speed in enumerate(speeds)}
     return figures | {f"share.{worker.local_index}": worker.share for worker in plan.workers}
 
@@ -576,7 +586,7 @@ def over_rounds(prefix: str, rounds: Sequence[dict[str, float]]) -> dict[str, fl
     for name in rounds[0]:
         values = [figures[name] for figures in rounds]
         figures[f"{prefix}.{name}"] = float(np.median(values))
-        if name in ("fraction_of_sum", "s", "g", "predicted_over_measured", "step_seconds"):
+        if name in ("fraction_of_sum", "s", "g", "predicted_over_measured", "over_gloo", "step_seconds"):
             figures |= {f"{prefix}.{name}.low": min(values), f"{prefix}.{name}.high": max(values)}
     return figures
 
