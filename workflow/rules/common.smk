@@ -39,7 +39,7 @@ RESULTS = Path("results")
 # tests/workflow/test_sources.py compares this with the imports.
 SHARED_MODULES = {
     "download": "",
-    "tile": "cores raster tiles",
+    "tile": "allocator cores raster tiles",
     "profile": "allocator batches curves distributed models objective optimiser plans profiles tiles weighting",
     "plan": "curves plans profiles shares",
     "train": "allocator batches bundle curves distributed models objective optimiser plans profiles shares tiles "
