@@ -15,7 +15,7 @@ from reduction_worker import NODES, PACES, large
 WAYS = {"two": {"flat", "leaders"}, "one": {"flat", "memory"}, "walled": {"flat"}}
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture
 def reach():
     """Skip where the system lets no process read another's memory, as some containers do."""
     library, byte = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(1)
@@ -39,21 +39,25 @@ def everyone(answer):
 
 
 @pytest.mark.parametrize("title", NODES)
-def test_each_way_gives_each_worker_the_same_sum_tensor_by_tensor(everyone, title):
+def test_each_way_gives_each_worker_the_same_sum_tensor_by_tensor(request, everyone, title):
+    if title == "one":
+        request.getfixturevalue("reach")
     wanted = [(4 * torch.arange(number, dtype=torch.float64) + 1111).tolist() for number in range(20)]
     for found in everyone:
         assert found[title]["sums"] == dict.fromkeys(WAYS[title], wanted)
 
 
 @pytest.mark.parametrize("title", NODES)
-def test_all_workers_choose_the_same_way(everyone, title):
+def test_all_workers_choose_the_same_way(request, everyone, title):
+    if title == "one":
+        request.getfixturevalue("reach")
     assert len({found[title]["by_clock"] for found in everyone}) == 1
     assert everyone[0][title]["by_clock"] in WAYS[title]
     last = {"two": "leaders", "one": "flat", "walled": "flat"}[title]
     assert all(found[title]["by_rule"] == last for found in everyone)
 
 
-def test_memory_is_summed_in_the_order_of_ranks_whoever_sums_a_stretch(answer, everyone):
+def test_memory_is_summed_in_the_order_of_ranks_whoever_sums_a_stretch(reach, answer, everyone):
     ranks = range(len(PACES))
     by_type = zip(*(large(rank) for rank in ranks), strict=True)
     wanted = [((first + second) + third) + fourth for first, second, third, fourth in by_type]

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from landbalance.cluster import Cluster
 from landbalance.plan.communication import Exchange, communication_seconds
-from landbalance.plan.workers import ways_to_sum
+from landbalance.plan.workers import ways_within
 from landbalance.profiles import AllReduce
 
 
@@ -82,7 +82,7 @@ def test_a_way_that_the_cluster_has_not_is_replaced_by_a_sum_that_is_sent() -> N
 def test_memory_is_of_one_node_and_nccl_of_gpus() -> None:
     def ways(count: int, *devices: str) -> frozenset[str]:
         workers = [{"device": device, "threads": 1} for device in devices]
-        return ways_to_sum(Cluster.model_validate({"nodes": [{"name": "a", "count": count, "workers": workers}]}))
+        return ways_within(Cluster.model_validate({"nodes": [{"name": "a", "count": count, "workers": workers}]}))
 
     assert ways(1, "cpu", "cpu") == {"flat", "leaders", "memory"}
     assert ways(2, "cpu") == ways(2, "cuda", "cpu") == {"flat", "leaders"}

@@ -147,7 +147,7 @@ def measured_workers(
             kinds.append(WorkerKind(node.name, worker, timed, curve))
         if profile.allreduce is not None:
             meetings.append(_meeting(profile.allreduce, profile.rounds, entries, kinds, batch))
-    ways = ways_to_sum(cluster)
+    ways = ways_within(cluster)
     communication = communication_seconds([meeting.exchange(kinds) for meeting in meetings], len(kind), ways)
     places = np.array(kind), np.array(node_index), np.array(local_index)
     counted = {node.name: profiles[node.name].watts for node in cluster.nodes}
@@ -155,7 +155,7 @@ def measured_workers(
     return Workers(tuple(kinds), *places, communication, tuple(meetings), ways, power)
 
 
-def ways_to_sum(cluster: Cluster) -> frozenset[str]:
+def ways_within(cluster: Cluster) -> frozenset[str]:
     """Return the ways, of those of `landbalance.distributed.reduction`, that all workers of a cluster may have."""
     ways = {"flat", "leaders"}
     if sum(node.count for node in cluster.nodes) == 1:
